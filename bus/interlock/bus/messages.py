@@ -11,6 +11,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from interlock.bus.records import CallReport, CapabilityReport, Child, DroppedTool, OfferRow, Target
+
 PROTOCOL: Final = 1
 """Version of everything on this page; a peer with another number is refused by name."""
 MAX_MESSAGE: Final = 64 << 20
@@ -32,69 +34,9 @@ ITEMS_BATCH: Final = 64 << 10
 RESULT_INLINE: Final = 16 << 10
 """Bytes of a tool result that a turn item carries itself."""
 
-Tier = Literal["safe", "monitor", "ask", "block"]
-
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
     """Base of all messages; a field that has its default value is left out on the wire."""
-
-
-# --- what several messages share ---
-
-
-class Child(msgspec.Struct, frozen=True, kw_only=True):
-    """A process below a worker. `start` is its start time in kernel ticks since boot."""
-
-    pid: int
-    start: int
-    command: str = ""
-
-
-class CapabilityReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One tool as its source reports it. Annotations are None where the source says nothing."""
-
-    name: str
-    digest: str
-    """SHA-256, 64 hex digits, of the tool's schema document."""
-    summary: str = ""
-    read_only: bool | None = None
-    destructive: bool | None = None
-    idempotent: bool | None = None
-    open_world: bool | None = None
-
-
-class DroppedTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool that was left out or mended, and why."""
-
-    name: str
-    reason: str
-    mended: bool = False
-
-
-class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one generation of a serving worker is reached, and the right to call it."""
-
-    worker: str
-    generation: int
-    endpoint: str
-    ticket: str
-    expires_in: float
-    """Seconds from now; relative, so that clocks need not agree."""
-
-
-class OfferRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One capability of a turn's offer. `local` is the name that the target knows it by."""
-
-    name: str
-    wire: str
-    worker: str
-    local: str
-    summary: str = ""
-    tier: Tier = "monitor"
-    digest: str = ""
-    timeout: float = 60.0
-    timeout_max: float = 600.0
-    idempotent: bool = False
 
 
 # --- control plane, worker to supervisor ---
@@ -169,21 +111,6 @@ class TurnItems(Message, frozen=True, kw_only=True, tag="turn.items"):
     """Turn items in order. Body: a JSON array of item objects without `turn` and `offset`."""
 
     turn: str
-
-
-class CallReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One call seen by the serving worker. `outcome` is empty while it runs."""
-
-    id: str
-    """Unique within the worker's generation."""
-    capability: str
-    """The local name."""
-    caller: str = ""
-    turn: str = ""
-    outcome: str = ""
-    duration_ms: float = 0.0
-    request_bytes: int = 0
-    result_bytes: int = 0
 
 
 class CallReports(Message, frozen=True, kw_only=True, tag="call.reports"):
