@@ -1,0 +1,1 @@
+"""All capabilities of all sources, and what a turn is offered."""

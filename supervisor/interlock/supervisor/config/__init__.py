@@ -1,0 +1,1 @@
+"""Reading, layering, trusting and checking configuration."""

@@ -1,0 +1,1 @@
+"""The event sequence, turn logs and the journal."""

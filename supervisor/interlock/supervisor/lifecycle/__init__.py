@@ -1,0 +1,1 @@
+"""The pure state machine of a worker and its restart policy."""

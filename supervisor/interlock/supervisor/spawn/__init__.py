@@ -1,0 +1,1 @@
+"""Starting, reaping and sweeping processes."""

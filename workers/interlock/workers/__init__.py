@@ -1,0 +1,1 @@
+"""The programs that run as isolated worker processes, one folder for each kind."""

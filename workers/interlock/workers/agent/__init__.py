@@ -1,0 +1,1 @@
+"""The worker that runs one agent's turns."""
