@@ -1,0 +1,52 @@
+# `make demo` and `make test` set up everything they need below .venv and tests/node.
+# They need a Python of version 3.11 or newer and nothing else; PYTHON= names another one.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := bus/interlock workers/interlock supervisor/interlock
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test check bench wheel clean
+
+demo: $(VENV)/.demo
+	$(BIN)/interlock demo
+
+test: check tests/node/node_modules/.done
+	$(BIN)/pytest -q
+
+check: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(SOURCES)
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.demo
+	$(BIN)/interlock bench
+
+wheel: $(VENV)/.test
+	$(PIP) 'build>=1,<2'
+	$(BIN)/python -m build --outdir dist
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Interlock needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+		{ echo "This Python cannot make virtual environments: install its venv package (Debian: python3-venv)"; exit 1; }
+
+$(VENV)/.demo: pyproject.toml $(BIN)/python
+	@echo "installing Interlock and the demo's servers below $(VENV) ..."
+	$(PIP) -e '.[demo]'
+	@touch $@
+
+$(VENV)/.test: pyproject.toml $(BIN)/python
+	@echo "installing Interlock and what its tests need below $(VENV) ..."
+	$(PIP) -e '.[demo,test]'
+	@touch $@ $(VENV)/.demo
+
+tests/node/node_modules/.done: tests/node/package.json $(VENV)/.test
+	@echo "installing the npm servers that the tests run ..."
+	cd tests/node && PATH="$(abspath $(BIN)):$$PATH" npm install --silent --no-progress
+	@touch $@
+
+clean:
+	rm -rf $(VENV) tests/node/node_modules dist
