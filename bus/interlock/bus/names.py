@@ -1,0 +1,317 @@
+"""Names of capabilities and workers: the only place that builds, parses, folds or resolves them.
+
+Inside, a capability is `kind:source/name` (`mcp:git/git_status`) or `kind:source` (`cli:gh`), and
+a worker is `kind:id`. Letters, digits, `_`, `-`, `.` and most of Unicode stand for themselves;
+everything else, `/` and `:` first, is percent-escaped as UTF-8, so every string that a real server
+uses as a name has exactly one written form.
+
+Models and MCP clients see wire names, `[a-zA-Z0-9_-]{1,64}`. A name that fits is written
+`kind__source__name`; any other gets a readable beginning, `___` and 16 hex digits of the SHA-256 of
+its written form. No plain wire name contains `___`, so the two forms never meet, and neither
+depends on which other names exist.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from hashlib import sha256
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from interlock.bus.errors import UsageError
+
+MAX_WIRE: Final = 64
+"""Characters of a wire name; what model providers accept."""
+MAX_CANDIDATES: Final = 5
+"""Names that a failed resolution offers at most."""
+
+_HASH = 16
+_KIND = re.compile(r"[a-z]{1,16}")
+_PLAIN_PART = re.compile(r"[a-zA-Z0-9-]+(?:_[a-zA-Z0-9-]+)*")
+_NOT_WIRE = re.compile(r"[^a-zA-Z0-9-]+")
+_STRAY_PERCENT = re.compile(r"%(?![0-9a-fA-F]{2})")
+_UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Co", "Zs", "Zl", "Zp"})
+_GENERIC_PREFIXES = frozenset({"default", "defaultapi", "functions", "function", "tools", "tool"})
+"""Prefixes that models put before a tool's name without meaning a source; folded."""
+
+
+class WorkerName(msgspec.Struct, frozen=True, order=True):
+    """Name of a worker, written `kind:id`.
+
+    >>> str(WorkerName("mcp", "my server"))
+    'mcp:my%20server'
+    """
+
+    kind: str
+    id: str
+
+    def __post_init__(self) -> None:
+        """Refuse parts that no written form can have. Raises UsageError."""
+        _check(self.kind, self.id)
+
+    def __str__(self) -> str:
+        """Return the written form."""
+        return f"{self.kind}:{_escape(self.id)}"
+
+    @classmethod
+    def parse(cls, text: str) -> WorkerName:
+        """Read the written form. Raises UsageError for anything else."""
+        kind, source, name = _split(text)
+        if name:
+            raise UsageError(f"{text!r} names a capability; a worker is written like mcp:git.")
+        return cls(kind, source)
+
+
+class CapabilityName(msgspec.Struct, frozen=True, order=True):
+    """Name of a capability, written `kind:source/name`, or `kind:source` where `name` is empty.
+
+    >>> CapabilityName.parse("mcp:files/read%2Fall")
+    CapabilityName(kind='mcp', source='files', name='read/all')
+    """
+
+    kind: str
+    source: str
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse parts that no written form can have. Raises UsageError."""
+        _check(self.kind, self.source, self.name)
+
+    def __str__(self) -> str:
+        """Return the written form."""
+        if not self.name:
+            return f"{self.kind}:{_escape(self.source)}"
+        return f"{self.kind}:{_escape(self.source)}/{_escape(self.name)}"
+
+    @property
+    def worker(self) -> WorkerName:
+        """Where the capability comes from: `source` in the catalog, a worker's name in status."""
+        return WorkerName(self.kind, self.source)
+
+    @classmethod
+    def parse(cls, text: str) -> CapabilityName:
+        """Read the written form. Raises UsageError for anything else."""
+        return cls(*_split(text))
+
+
+def wire_name(name: CapabilityName) -> str:
+    """Return the name that models and MCP clients see; the same for ever.
+
+    >>> wire_name(CapabilityName("mcp", "github", "create_pull_request"))
+    'mcp__github__create_pull_request'
+    >>> wire_name(CapabilityName("mcp", "a.b", "x"))
+    'mcp__a_b__x___c734f56bb72dc5d4'
+    """
+    parts = [name.kind, name.source, name.name] if name.name else [name.kind, name.source]
+    plain = "__".join(parts)
+    if len(plain) <= MAX_WIRE and all(_PLAIN_PART.fullmatch(part) for part in parts):
+        return plain
+    readable = [_NOT_WIRE.sub("_", part).strip("_") or "x" for part in parts]
+    room = MAX_WIRE - _HASH - len("___")
+    prefix = "__".join(readable)[:room].rstrip("_")
+    digest = sha256(str(name).encode()).hexdigest()[:_HASH]
+    return f"{prefix}___{digest}"
+
+
+class WireNames:
+    """The way back from wire names, for a set of capabilities."""
+
+    def __init__(self, names: Iterable[CapabilityName] = ()) -> None:
+        self._by_wire: dict[str, CapabilityName] = {}
+        for name in names:
+            self.add(name)
+
+    def add(self, name: CapabilityName) -> str:
+        """Remember a name and return its wire name.
+
+        Raises UsageError where another name already has it: two of 64-bit hashes met.
+        """
+        wire = wire_name(name)
+        known = self._by_wire.setdefault(wire, name)
+        if known != name:
+            raise UsageError(f"{name} and {known} have the same wire name {wire}; rename one.")
+        return wire
+
+    def discard(self, name: CapabilityName) -> None:
+        """Forget a name; nothing happens if it is not known."""
+        self._by_wire.pop(wire_name(name), None)
+
+    def find(self, wire: str) -> CapabilityName | None:
+        """Return the capability with that wire name."""
+        return self._by_wire.get(wire)
+
+    def __len__(self) -> int:
+        """Return how many names are known."""
+        return len(self._by_wire)
+
+    def __iter__(self) -> Iterator[CapabilityName]:
+        """Go through the names in the order in which they came."""
+        return iter(self._by_wire.values())
+
+
+def fold(text: str) -> str:
+    """Reduce a spelling to its letters and digits in one case, so that variants meet.
+
+    A text without any letter or digit folds to itself.
+
+    >>> {fold(text) for text in ("run-shell", "run_shell", "RunShell", "run.shell")}
+    {'runshell'}
+    """
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    return "".join(char for char in plain if char.isalnum()) or plain
+
+
+def matches(pattern: str, name: CapabilityName) -> bool:
+    """Tell whether a pattern such as `mcp:git/*` names the capability exactly; for grants."""
+    return fnmatchcase(str(name), pattern) or pattern == wire_name(name)
+
+
+def matches_folded(pattern: str, name: CapabilityName) -> bool:
+    """Tell whether a pattern names the capability in any spelling; for rules that forbid.
+
+    >>> matches_folded("mcp:*/delete_*", CapabilityName("mcp", "Git", "DeleteBranch"))
+    True
+    >>> matches_folded("mcp:git", CapabilityName("mcp", "git", "git_log"))
+    True
+    """
+    if matches(pattern, name):
+        return True
+    kind, colon, rest = pattern.partition(":")
+    if not colon:
+        kind, rest = "*", pattern
+    source, slash, tool = rest.partition("/")
+    if not fnmatchcase(name.kind, kind.strip().casefold()):
+        return False
+    if not colon and not slash:
+        # A bare word forbids a capability of that name wherever it comes from.
+        return fnmatchcase(fold(name.name or name.source), _fold_pattern(source))
+    if not fnmatchcase(fold(name.source), _fold_pattern(source)):
+        return False
+    return not slash or fnmatchcase(fold(name.name), _fold_pattern(tool))
+
+
+def resolve_spelling(
+    text: str, names: Iterable[CapabilityName]
+) -> CapabilityName | tuple[CapabilityName, ...]:
+    """Return the one name that `text` can mean, or else the candidates, best first.
+
+    A text that names a source never resolves to a capability of another source.
+    """
+    known = tuple(dict.fromkeys(names))
+    exact = [name for name in known if text in (str(name), wire_name(name))]
+    if len(exact) == 1:
+        return exact[0]
+    found = tuple(name for name in known if _means(text, name, known))
+    if len(found) == 1:
+        return found[0]
+    return found[:MAX_CANDIDATES] if found else _near(text, known)
+
+
+def _means(text: str, name: CapabilityName, known: tuple[CapabilityName, ...]) -> bool:
+    """Tell whether a spelling can mean that name."""
+    own = fold(name.name or name.source)
+    prefix, tool = _prefix(text.strip())
+    if prefix is not None and fold(prefix) in _GENERIC_PREFIXES:
+        sources = {fold(each.source) for each in known}
+        if fold(prefix) not in sources:
+            prefix = None
+    if prefix is None:
+        whole = fold(tool)
+        return whole in (own, fold(name.source + name.name), fold(name.kind + name.source + own))
+    if fold(tool) != own:
+        return False
+    kind, colon, source = prefix.partition(":")
+    if colon:
+        return kind.casefold() == name.kind and fold(source) == fold(name.source)
+    if not name.name:
+        return fold(prefix) == fold(name.kind)
+    return fold(prefix) in (fold(name.source), fold(name.kind + name.source))
+
+
+def _prefix(text: str) -> tuple[str | None, str]:
+    """Split a spelling into what stands before the tool's name, if anything, and that name."""
+    for separator in ("/", "__", ":", "."):
+        prefix, found, tool = text.rpartition(separator)
+        if found and prefix.strip("_") and tool.strip("_"):
+            return prefix.replace("__", ":", 1) if separator == "__" else prefix, tool
+    return None, text
+
+
+def _near(text: str, known: tuple[CapabilityName, ...]) -> tuple[CapabilityName, ...]:
+    """Return the names that look most like a text that means none."""
+    by_key: dict[str, CapabilityName] = {}
+    for name in known:
+        by_key.setdefault(fold(str(name)), name)
+        by_key.setdefault(fold(name.name or name.source), name)
+    _, tool = _prefix(text)
+    close = [
+        *get_close_matches(fold(text), by_key, MAX_CANDIDATES, 0.75),
+        *get_close_matches(fold(tool), by_key, MAX_CANDIDATES, 0.75),
+    ]
+    return tuple(dict.fromkeys(by_key[key] for key in close))[:MAX_CANDIDATES]
+
+
+def _fold_pattern(pattern: str) -> str:
+    """Fold what stands between the wildcards of a pattern."""
+    parts = re.split(r"([*?])", unquote_to_bytes(pattern).decode(errors="replace"))
+    return "".join(
+        part if part in ("*", "?") else fold(part).replace("[", "[[]") for part in parts if part
+    )
+
+
+def _check(kind: str, source: str, name: str = "") -> None:
+    """Raise UsageError for parts that no written form can have."""
+    if not _KIND.fullmatch(kind):
+        raise UsageError(f"{kind!r} is no kind: 1 to 16 small letters, such as mcp.")
+    if not source:
+        raise UsageError(f"The name of a source is empty; write {kind}:NAME.")
+    try:
+        (source + name).encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{source + name!r} is not valid Unicode.") from None
+
+
+def _escape(part: str) -> str:
+    """Percent-escape every character that could be read as something else."""
+    if part.isascii() and part.replace("_", "").replace("-", "").replace(".", "").isalnum():
+        return part
+    return "".join(char if _stands(char) else _percent(char) for char in part)
+
+
+def _stands(char: str) -> bool:
+    """Tell whether a character stands for itself in a written name."""
+    if char.isascii():
+        return char.isalnum() or char in "_-."
+    return unicodedata.category(char) not in _UNSAFE_CATEGORIES
+
+
+def _percent(char: str) -> str:
+    """Return the UTF-8 bytes of a character as %XX."""
+    return "".join(f"%{byte:02X}" for byte in char.encode())
+
+
+def _split(text: str) -> tuple[str, str, str]:
+    """Split a written name into its unescaped parts. Raises UsageError."""
+    kind, colon, rest = text.partition(":")
+    source, slash, name = rest.partition("/")
+    if not colon or ":" in rest or "/" in name or (slash and not name):
+        raise UsageError(f"{text!r} is no name; write kind:source/name, such as mcp:git/git_log.")
+    return kind, _unescape(source), _unescape(name)
+
+
+def _unescape(part: str) -> str:
+    """Undo `_escape`. Raises UsageError for a stray or undecodable escape."""
+    if "%" not in part:
+        return part
+    if _STRAY_PERCENT.search(part):
+        raise UsageError(f"{part!r} has a % that begins no escape; write it as %25.")
+    try:
+        return unquote_to_bytes(part).decode()
+    except UnicodeDecodeError:
+        raise UsageError(f"{part!r} has an escape that is not UTF-8.") from None
