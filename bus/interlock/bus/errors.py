@@ -140,3 +140,9 @@ class JournalError(InterlockError):
     """The journal cannot be written, most often because the disk is full."""
 
     code = "journal"
+
+
+class BadTurnError(InterlockError):
+    """A turn's text is nothing that its agent can run; nothing of it was run."""
+
+    code = "bad_turn"

@@ -1,0 +1,94 @@
+"""Pure: what of a tool result or of arguments a turn item carries itself."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from interlock.bus.messages import RESULT_INLINE
+
+_FRAME: Final = 512
+"""Bytes kept free for the note and for the items' own braces."""
+_POINTER_MAX: Final = 1 << 10
+"""Bytes up to which a last text item is kept whole: it may name the file of a cut result."""
+
+
+class _Result(msgspec.Struct):
+    content: list[msgspec.Raw] = []
+    structuredContent: msgspec.Raw | None = None  # noqa: N815 - as MCP writes it
+
+
+class _Text(msgspec.Struct):
+    type: str = ""
+    text: str = ""
+
+
+def shown_result(body: bytes) -> tuple[Any, Any]:
+    """Return content and structured content for a turn item, at most `RESULT_INLINE` bytes.
+
+    What is over is cut, with a text item that names the whole size. A body that is no MCP result
+    becomes one text item that says so.
+    """
+    try:
+        # Raw values are passed on unread, so their UTF-8 is checked here.
+        body.decode()
+        result = msgspec.json.decode(body, type=_Result)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return [text_item("[a result that cannot be read]")], None
+    if len(body) <= RESULT_INLINE:
+        return result.content, result.structuredContent
+    return _cut(result.content, len(body)), None
+
+
+def shown_arguments(arguments: bytes, valid: bool) -> Any:
+    """Return arguments for a turn item: as written, or as text if they are no JSON object."""
+    if len(arguments) > RESULT_INLINE:
+        return f"[arguments of {len(arguments)} bytes]"
+    return msgspec.Raw(arguments) if valid else arguments.decode("utf-8", "replace")
+
+
+def text_item(text: str) -> dict[str, str]:
+    """Return an MCP text item."""
+    return {"type": "text", "text": text}
+
+
+def failure_body(message: str) -> bytes:
+    """Return an MCP result that tells a failure to a model."""
+    return msgspec.json.encode({"content": [text_item(message)], "isError": True})
+
+
+def _cut(content: list[msgspec.Raw], whole: int) -> list[Any]:
+    last = content[-1:] if len(content) > 1 and len(content[-1]) <= _POINTER_MAX else []
+    room = RESULT_INLINE - _FRAME - sum(map(len, last))
+    kept: list[Any] = []
+    left_out = 0
+    for item in content[: len(content) - len(last)]:
+        if len(item) <= room:
+            kept.append(item)
+            room -= len(item)
+            continue
+        text = _text_of(item)
+        if text and room > _FRAME:
+            kept.append(text_item(_prefix(text, room)))
+            room = 0
+        left_out += 1
+    note = f"[cut here: this shows the beginning of a result of {whole} bytes"
+    note += f"; {left_out} of {len(content)} items are not whole]" if left_out else "]"
+    return [*kept, text_item(note), *last]
+
+
+def _text_of(item: msgspec.Raw) -> str:
+    try:
+        text = msgspec.json.decode(item, type=_Text)
+    except (msgspec.MsgspecError, RecursionError):
+        return ""
+    return text.text if text.type == "text" else ""
+
+
+def _prefix(text: str, room: int) -> str:
+    """Return the longest beginning whose JSON form surely fits into `room` bytes."""
+    part = text[:room]
+    while len(msgspec.json.encode(text_item(part))) > room:
+        part = part[: len(part) * 3 // 4]
+    return part
