@@ -1,0 +1,127 @@
+"""What configuration is once it has been read: settings with their origin, and problems."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from interlock.bus.names import WorkerName
+from interlock.bus.settings import (
+    AgentSettings,
+    McpServerSettings,
+    PolicySettings,
+    SupervisorSettings,
+)
+
+Layer = Literal["built-in", "mcp.json", "user", "workspace", "local", "explicit"]
+Severity = Literal["error", "warning"]
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an entry comes from: the last layer that says anything about it.
+
+    `file` is empty and `line` 0 for what is built in.
+    """
+
+    layer: Layer = "built-in"
+    file: str = ""
+    line: int = 0
+
+
+class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One MCP server. `folder` is absolute: the base of relative paths in `settings`."""
+
+    settings: McpServerSettings
+    folder: str
+    origin: Origin = Origin()
+
+
+class AgentEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One agent."""
+
+    settings: AgentSettings
+    origin: Origin = Origin()
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that is in force; entries with an error are absent, disabled ones present."""
+
+    supervisor: SupervisorSettings = SupervisorSettings()
+    policy: PolicySettings = PolicySettings()
+    mcp_servers: dict[str, ServerEntry] = {}
+    agents: dict[str, AgentEntry] = {}
+
+    def workers(self) -> dict[str, ServerEntry | AgentEntry]:
+        """Return all entries by worker name (`mcp:git`), agents first, each kind in file order."""
+        named: dict[str, ServerEntry | AgentEntry] = {}
+        for name, agent in self.agents.items():
+            named[worker_name("agents", name)] = agent
+        for name, server in self.mcp_servers.items():
+            named[worker_name("mcp_servers", name)] = server
+        return named
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """Something in a file that a person should know about.
+
+    `message` is one plain sentence without the place; `line` and `column` count from 1, 0 =
+    unknown. `entry` is the worker that does not run because of it, empty if none. Codes:
+    unreadable, encoding, syntax, too_large, wrong_type, wrong_value, missing_key, unknown_key,
+    unknown_agent, duplicate_key, comments, shadowed, not_configured, untrusted, trust_file.
+    """
+
+    file: str
+    line: int = 0
+    column: int = 0
+    key: str = ""
+    message: str
+    severity: Severity = "error"
+    code: str
+    fix: str = ""
+    entry: str = ""
+
+    def place(self) -> str:
+        """Return `file:line:column`, as far as it is known."""
+        parts = [self.file]
+        if self.line:
+            parts.append(str(self.line))
+            if self.column:
+                parts.append(str(self.column))
+        return ":".join(parts)
+
+    def __str__(self) -> str:
+        """Return place and message on one line."""
+        place = self.place()
+        return f"{place}: {self.message}" if place else self.message
+
+
+class LayerFile(msgspec.Struct, frozen=True, kw_only=True):
+    """The last good content of one file, kept so that a broken save changes nothing."""
+
+    layer: Layer
+    file: str
+    digest: str
+    """SHA-256 of the bytes, hex; what trust is recorded for."""
+    tables: dict[str, Any]
+    lines: dict[tuple[str, ...], int] = {}
+    """Line of each key path, as far as known."""
+
+
+class Loaded(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of one reading. `files` are all candidates, also those that do not exist yet."""
+
+    settings: Settings
+    problems: tuple[Problem, ...] = ()
+    files: tuple[Path, ...] = ()
+    layers: tuple[LayerFile, ...] = ()
+    """What is in force, weakest first; the next reading falls back on it file by file."""
+
+
+def worker_name(section: str, name: str) -> str:
+    """Return the name of the worker of an entry of `section`: `mcp:git`, `agent:main`.
+
+    Raises UsageError for an empty name and for one that has no written form.
+    """
+    return str(WorkerName("mcp" if section == "mcp_servers" else "agent", name))
