@@ -1,0 +1,21 @@
+"""How a worker says that it cannot do its job."""
+
+from __future__ import annotations
+
+from interlock.bus.errors import InterlockError
+
+
+class WorkerError(InterlockError):
+    """A worker cannot do its job; the host reports it as `failed` and exits with status 1.
+
+    `reason` is one plain sentence for `interlock status`, `fix` what the user can do about it.
+    `permanent` means that starting it again soon cannot help.
+    """
+
+    code = "worker_failed"
+
+    def __init__(self, code: str, reason: str, *, fix: str = "", permanent: bool = False) -> None:
+        super().__init__(reason, code=code)
+        self.reason = reason
+        self.fix = fix
+        self.permanent = permanent

@@ -1,0 +1,202 @@
+"""References to secrets: the only module that turns `${...}` into values, and hides the values.
+
+Forms: `${NAME}` (environment), `${NAME:-default}` (the default where NAME is unset or empty) and
+`${keyring:name}` (system keyring, service "interlock"). `$$` stands for one dollar sign. A keyring
+value that is too long for its backend is stored in parts: the entry then reads `chunks:N` and the
+parts are `name#0` to `name#N-1`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import urllib.parse
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from interlock.workers.failure import WorkerError
+
+KEYRING_SERVICE: Final = "interlock"
+KEYRING_TIMEOUT: Final = 5.0
+"""Seconds that the keyring may take for one value; a locked one answers after about 2.5."""
+ALLOWED_BACKENDS: Final = ("keyring.backends.", "keyring.testing.")
+"""Other backends may ask for a password on a terminal, which would block the worker."""
+REFUSED_BACKENDS: Final = ("keyring.backends.fail", "keyring.backends.null")
+MAX_CHUNKS: Final = 64
+MASK: Final = "[secret]"
+MIN_MASKED: Final = 6
+"""Shorter values would hide ordinary text."""
+PUBLIC_VARIABLES: Final = frozenset(
+    "PATH HOME USER LOGNAME SHELL LANG TMPDIR TERM TZ PWD HOSTNAME DISPLAY XDG_RUNTIME_DIR".split()
+)
+"""Variables whose values are no secret, so that naming one does not hide them in logs."""
+
+_REFERENCE = re.compile(r"\$(?:\$|\{([^{}]*)\})")
+_CHUNKED = re.compile(r"chunks:([0-9]{1,3})")
+_SECRET_NAME = re.compile(r"key|token|secret|passw|auth|credential|cookie", re.IGNORECASE)
+
+
+class Masks:
+    """The values that must not appear in any text of this process; one per worker."""
+
+    def __init__(self) -> None:
+        self._forms: set[str] = set()
+        self._pattern: re.Pattern[str] | None = None
+
+    def add(self, value: str) -> None:
+        """Hide `value` from now on, also as JSON or URL text and line by line."""
+        for part in {value, *value.splitlines()}:
+            if len(part) >= MIN_MASKED:
+                quoted = urllib.parse.quote(part, safe="")
+                self._forms |= {part, json.dumps(part)[1:-1], quoted, urllib.parse.quote(part)}
+        self._pattern = None
+
+    def mask(self, text: str) -> str:
+        """Return `text` with every hidden value replaced.
+
+        >>> masks = Masks()
+        >>> masks.add("correct horse")
+        >>> masks.mask("password=correct horse")
+        'password=[secret]'
+        """
+        if not self._forms:
+            return text
+        if self._pattern is None:
+            longest_first = sorted(self._forms, key=lambda form: (-len(form), form))
+            self._pattern = re.compile("|".join(map(re.escape, longest_first)))
+        return self._pattern.sub(MASK, text)
+
+
+def references(value: str) -> list[str]:
+    """Return the inner texts of all references in `value`, in order.
+
+    >>> references("Bearer ${keyring:github} $${no}")
+    ['keyring:github']
+    """
+    return [match[1] for match in _REFERENCE.finditer(value) if match[1] is not None]
+
+
+async def resolve(value: str, environ: Mapping[str, str], masks: Masks, where: str) -> str:
+    """Return `value` with every reference replaced, and hide what came from outside.
+
+    `where` names the setting for the error text. Raises WorkerError(secret_unresolved).
+    """
+    found: dict[str, str] = {}
+    for reference in references(value):
+        if reference not in found:
+            found[reference] = await _lookup(reference, environ, masks, where)
+    return _REFERENCE.sub(lambda match: "$" if match[1] is None else found[match[1]], value)
+
+
+async def resolve_entries(
+    entries: Mapping[str, str], environ: Mapping[str, str], masks: Masks, where: str
+) -> dict[str, str]:
+    """Resolve a table of settings such as `env`; an empty value takes the variable of that name.
+
+    Literal values are hidden as well where the key says that they are secret.
+    """
+    resolved: dict[str, str] = {}
+    for key, value in entries.items():
+        setting = f"{where}.{key}"
+        resolved[key] = await resolve(value or f"${{{key}}}", environ, masks, setting)
+        if _SECRET_NAME.search(key) or (references(value) and key not in PUBLIC_VARIABLES):
+            if not _only_public(value):
+                masks.add(resolved[key])
+    return resolved
+
+
+def variables(values: Iterable[str]) -> set[str]:
+    """Return the names of the environment variables that `values` refer to."""
+    names = (reference for value in values for reference in references(value))
+    return {name.partition(":-")[0] for name in names if not name.startswith("keyring:")}
+
+
+def _only_public(value: str) -> bool:
+    names = references(value)
+    return bool(names) and all(name.partition(":-")[0] in PUBLIC_VARIABLES for name in names)
+
+
+async def _lookup(reference: str, environ: Mapping[str, str], masks: Masks, where: str) -> str:
+    kind, colon, name = reference.partition(":")
+    if kind == "keyring" and colon and not name.startswith("-"):
+        value = await _from_keyring(name, where)
+        masks.add(value)
+        return value
+    variable, has_default, default = reference.partition(":-")
+    found = environ.get(variable, "")
+    if found:
+        if variable not in PUBLIC_VARIABLES:
+            masks.add(found)
+        return found
+    if has_default:
+        return default
+    if variable in environ:
+        return ""
+    raise _unresolved(
+        reference, where, "that variable is not set", f"Set {variable} before `interlock up`."
+    )
+
+
+def _unresolved(reference: str, where: str, why: str, fix: str) -> WorkerError:
+    return WorkerError(
+        "secret_unresolved",
+        f"${{{reference}}} in {where} cannot be resolved: {why}.",
+        fix=fix,
+        permanent=True,
+    )
+
+
+async def _from_keyring(name: str, where: str) -> str:
+    reference = f"keyring:{name}"
+    again = "Unlock the system keyring, then `interlock start` the worker."
+    task = asyncio.create_task(asyncio.to_thread(_read_keyring, name))
+    done, _ = await asyncio.wait({task}, timeout=KEYRING_TIMEOUT)
+    if not done:
+        task.cancel()
+        why = f"the keyring did not answer within {KEYRING_TIMEOUT:g} s"
+        raise _unresolved(reference, where, why, again)
+    problem = task.exception()
+    if isinstance(problem, WorkerError):
+        raise _unresolved(reference, where, problem.reason, problem.fix)
+    if problem is not None:
+        # Backends raise whatever their platform raises; its text may quote the value.
+        why = f"the keyring cannot be read ({type(problem).__name__})"
+        raise _unresolved(reference, where, why, again)
+    value = task.result()
+    if value is None:
+        fix = f"Store it: `keyring set {KEYRING_SERVICE} {name}`."
+        raise _unresolved(reference, where, "the keyring has no such entry", fix)
+    return value
+
+
+def _read_keyring(name: str) -> str | None:
+    import keyring  # imported where it is needed: it costs 60 ms
+
+    backend = keyring.get_keyring()
+    path = f"{type(backend).__module__}.{type(backend).__qualname__}"
+    if not path.startswith(ALLOWED_BACKENDS) or path.startswith(REFUSED_BACKENDS):
+        raise WorkerError(
+            "secret_unresolved",
+            f"no usable system keyring ({path})",
+            fix="Use an environment variable instead, or install a system keyring.",
+        )
+    value = keyring.get_password(KEYRING_SERVICE, name)
+    chunked = _CHUNKED.fullmatch(value) if value else None
+    if chunked is None:
+        return value
+    count = int(chunked[1])
+    parts = [keyring.get_password(KEYRING_SERVICE, f"{name}#{n}") for n in range(count)]
+    if count > MAX_CHUNKS or None in parts:
+        raise WorkerError(
+            "secret_unresolved",
+            "a part of the stored value is missing",
+            fix="Store the value again.",
+        )
+    return "".join(part for part in parts if part)
+
+
+def environment() -> dict[str, str]:
+    """Return this process's environment without the variables that are Interlock's own."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("INTERLOCK_")}
