@@ -1,0 +1,109 @@
+"""The only place that numbers events: stamps, keeps and publishes them."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import msgspec
+
+from interlock.bus.errors import InterlockError
+from interlock.bus.events import Event
+
+KEPT: Final = 10_000
+"""Events that can be replayed."""
+ENCODINGS: Final = (b"json", b"msgpack")
+"""Topics of the events socket: a subscriber gets every event in the encoding it names."""
+
+E = TypeVar("E", bound=Event)
+Listener = Callable[[Event], None]
+_ENCODE: Final = {
+    b"json": msgspec.json.Encoder().encode,
+    b"msgpack": msgspec.msgpack.Encoder().encode,
+}
+
+
+class Sequencer:
+    """Numbers events from 1 and hands them to subscribers, listeners and the replay ring.
+
+    `send` puts one multipart message on the XPUB socket and never waits; a subscriber that is too
+    slow loses events by its high-water mark and sees the gap.
+    """
+
+    def __init__(
+        self,
+        epoch: str,
+        send: Callable[[list[bytes]], object] | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+        kept: int = KEPT,
+    ) -> None:
+        self.epoch = epoch
+        self.seq = 0
+        """Number of the newest event; 0 before the first."""
+        self._send = send
+        self._clock = clock
+        self._ring: deque[Event] = deque(maxlen=kept)
+        self._topics: set[bytes] = set()
+        self._listeners: list[Listener] = []
+
+    def publish(self, event: E) -> E:
+        """Give the event its epoch, seq and time, keep it, send it; return the stamped event."""
+        self.seq += 1
+        stamped = msgspec.structs.replace(event, epoch=self.epoch, seq=self.seq, time=self._clock())
+        self._ring.append(stamped)
+        if self._send is not None:
+            for encoding in ENCODINGS:
+                if self.wants(encoding):
+                    self._send([encoding, _ENCODE[encoding](stamped)])
+        for listener in tuple(self._listeners):
+            listener(stamped)
+        return stamped
+
+    def on_frames(self, frames: list[bytes]) -> None:
+        """Take one message read from the XPUB: a subscription or its end; anything else is nothing.
+
+        Only topics that some encoding begins with are kept, so a client cannot make this grow.
+        """
+        if len(frames) != 1 or not frames[0]:
+            return
+        flag, topic = frames[0][:1], frames[0][1:]
+        if not any(encoding.startswith(topic) for encoding in ENCODINGS):
+            return
+        if flag == b"\x01":
+            self._topics.add(topic)
+        elif flag == b"\x00":
+            self._topics.discard(topic)
+
+    def wants(self, encoding: bytes) -> bool:
+        """Whether anybody subscribes to that encoding now."""
+        return any(encoding.startswith(topic) for topic in self._topics)
+
+    def replay(self, epoch: str, seq: int) -> list[Event]:
+        """All events after `seq`, in order.
+
+        Raises InterlockError with code `gap` if the epoch is another one, the events are no longer
+        kept, or `seq` was never reached: take a snapshot then.
+        """
+        oldest = self._ring[0].seq if self._ring else self.seq + 1
+        if epoch != self.epoch or seq > self.seq or seq + 1 < oldest:
+            raise InterlockError(
+                "These events are no longer kept; take a snapshot and go on from there.", code="gap"
+            )
+        return [event for event in self._ring if event.seq > seq]
+
+    def replay_document(self, epoch: str, seq: int) -> bytes:
+        """The answer to an api `replay` request: `{epoch, events}` as JSON. Raises as `replay`."""
+        return msgspec.json.encode({"epoch": self.epoch, "events": self.replay(epoch, seq)})
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` with every event from now on, in the loop; returns how to stop that."""
+        self._listeners.append(listener)
+
+        def stop() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return stop
