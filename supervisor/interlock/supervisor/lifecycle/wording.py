@@ -1,0 +1,21 @@
+"""Plain words for how a process ended."""
+
+from __future__ import annotations
+
+import signal as signals
+
+
+def describe_exit(exit_code: int | None, signal: int | None) -> str:
+    """Say how a process ended, in a few words.
+
+    >>> describe_exit(3, None), describe_exit(None, 9), describe_exit(None, None)
+    ('exited with code 3', 'killed by SIGKILL', 'ended in an unknown way')
+    """
+    if signal is not None:
+        try:
+            return f"killed by {signals.Signals(signal).name}"
+        except ValueError:
+            return f"killed by signal {signal}"
+    if exit_code is not None:
+        return f"exited with code {exit_code}"
+    return "ended in an unknown way"
