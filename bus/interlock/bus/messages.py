@@ -252,6 +252,8 @@ class Revoke(Message, frozen=True, kw_only=True, tag="revoke"):
     ids: tuple[str, ...] = ()
     turn: str = ""
     caller: str = ""
+    before: float = 0.0
+    """Unix seconds: with `turn` or `caller`, only tickets issued until then; 0 = until arrival."""
 
 
 class Drain(Message, frozen=True, kw_only=True, tag="drain"):

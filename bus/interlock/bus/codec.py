@@ -1,0 +1,240 @@
+"""Headers to bytes and back, for every plane, whatever the other side sends.
+
+A `decode_*` function returns a message of its own plane or raises `MalformedError`; there is no
+third way, so a receive loop needs to catch only that.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, TypeVar, cast
+
+import msgspec
+
+from interlock.bus.errors import MalformedError, TooLargeError
+from interlock.bus.events import AnyEvent
+from interlock.bus.messages import (
+    MAX_HEADER,
+    MAX_MESSAGE,
+    MAX_NESTING,
+    ApiAnswer,
+    ApiRequest,
+    ControlDown,
+    ControlUp,
+    DataDown,
+    DataUp,
+)
+
+Encoding = Literal["msgpack", "json"]
+"""How a header is written; bodies are JSON in either case."""
+
+_JSON_OBJECT: Final = 0x7B
+"""`{`: no msgpack map begins with it, so the first byte of a data header tells its encoding."""
+
+T = TypeVar("T")
+
+_to_msgpack = msgspec.msgpack.Encoder().encode
+_to_json = msgspec.json.Encoder().encode
+_control_up = msgspec.msgpack.Decoder(ControlUp).decode
+_control_down = msgspec.msgpack.Decoder(ControlDown).decode
+_data_up = msgspec.msgpack.Decoder(DataUp).decode
+_data_up_json = msgspec.json.Decoder(DataUp).decode
+_data_down = msgspec.msgpack.Decoder(DataDown).decode
+_data_down_json = msgspec.json.Decoder(DataDown).decode
+_request = msgspec.msgpack.Decoder(ApiRequest).decode
+_request_json = msgspec.json.Decoder(ApiRequest).decode
+_answer = msgspec.msgpack.Decoder(ApiAnswer).decode
+_answer_json = msgspec.json.Decoder(ApiAnswer).decode
+_event = msgspec.msgpack.Decoder(AnyEvent).decode
+_event_json = msgspec.json.Decoder(AnyEvent).decode
+_any_msgpack = msgspec.msgpack.Decoder().decode
+_any_json = msgspec.json.Decoder().decode
+
+_HOSTILE: Final = (msgspec.MsgspecError, RecursionError, UnicodeError, ValueError, OverflowError)
+"""All that a msgspec decoder raises for bytes that are not what it expects."""
+
+
+def encode(message: msgspec.Struct, encoding: Encoding = "msgpack") -> bytes:
+    """Write a message, event or item as one header frame.
+
+    Raises `MalformedError` for what no encoding can carry (lone surrogates, integers over 64 bits).
+    """
+    try:
+        return _to_msgpack(message) if encoding == "msgpack" else _to_json(message)
+    except (UnicodeError, OverflowError) as error:
+        raise MalformedError(f"This message cannot be written: {error}") from None
+
+
+def encoding_of(frame: bytes) -> Encoding:
+    """Tell the encoding of a data plane header from its first byte."""
+    return "json" if frame[:1] == b"{" else "msgpack"
+
+
+def api_encoding(frame: bytes) -> Encoding:
+    """Read the first frame of an api or events message; raises `MalformedError` for others."""
+    if frame == b"msgpack":
+        return "msgpack"
+    if frame == b"json":
+        return "json"
+    raise MalformedError("The first frame must be `msgpack` or `json`.")
+
+
+def decode_control_up(frame: bytes) -> ControlUp:
+    """Read a header that a worker sent to the supervisor."""
+    if len(frame) > MAX_HEADER:
+        raise TooLargeError(len(frame), MAX_HEADER)
+    try:
+        return _control_up(frame)
+    except _HOSTILE as error:
+        raise _malformed(error) from None
+
+
+def decode_control_down(frame: bytes) -> ControlDown:
+    """Read a header that the supervisor sent to a worker."""
+    if len(frame) > MAX_HEADER:
+        raise TooLargeError(len(frame), MAX_HEADER)
+    try:
+        return _control_down(frame)
+    except _HOSTILE as error:
+        raise _malformed(error) from None
+
+
+def decode_data_up(frame: bytes) -> DataUp:
+    """Read a header that a caller sent to its target, in either encoding."""
+    if len(frame) > MAX_HEADER:
+        raise TooLargeError(len(frame), MAX_HEADER)
+    try:
+        if frame and frame[0] == _JSON_OBJECT:
+            return _data_up_json(frame)
+        return _data_up(frame)
+    except _HOSTILE as error:
+        raise _malformed(error) from None
+
+
+def decode_data_down(frame: bytes) -> DataDown:
+    """Read a header that a target sent to its caller, in either encoding."""
+    if len(frame) > MAX_HEADER:
+        raise TooLargeError(len(frame), MAX_HEADER)
+    try:
+        if frame and frame[0] == _JSON_OBJECT:
+            return _data_down_json(frame)
+        return _data_down(frame)
+    except _HOSTILE as error:
+        raise _malformed(error) from None
+
+
+def decode_api_request(encoding: bytes, frame: bytes) -> ApiRequest:
+    """Read a client's request; `encoding` is the first frame of its message."""
+    if len(frame) > MAX_HEADER:
+        raise TooLargeError(len(frame), MAX_HEADER)
+    decode = _request if api_encoding(encoding) == "msgpack" else _request_json
+    try:
+        return decode(frame)
+    except _HOSTILE as error:
+        raise _malformed(error) from None
+
+
+def decode_api_answer(encoding: bytes, frame: bytes) -> ApiAnswer:
+    """Read the supervisor's answer; `encoding` is the first frame of its message."""
+    if len(frame) > MAX_HEADER:
+        raise TooLargeError(len(frame), MAX_HEADER)
+    decode = _answer if api_encoding(encoding) == "msgpack" else _answer_json
+    try:
+        return decode(frame)
+    except _HOSTILE as error:
+        raise _malformed(error) from None
+
+
+def request_id(encoding: bytes, frame: bytes) -> int:
+    """Find the id in a request that could not be read as a whole, 0 if it has none.
+
+    With it an unknown or invalid request still gets a coded answer that its sender can match.
+    """
+    try:
+        header = _plain(api_encoding(encoding), frame)
+    except MalformedError:
+        return 0
+    found = header.get("id")
+    return found if type(found) is int and 0 <= found < 1 << 63 else 0
+
+
+def decode_event(encoding: bytes, frame: bytes) -> AnyEvent | dict[str, Any]:
+    """Read an event; one of a topic that this version does not know comes as a plain dict.
+
+    Such a dict still has `topic`, `epoch` and `seq`, so a subscriber keeps its place in the
+    sequence. Raises `MalformedError` for everything else.
+    """
+    if len(frame) > MAX_HEADER:
+        raise TooLargeError(len(frame), MAX_HEADER)
+    chosen = api_encoding(encoding)
+    decode = _event if chosen == "msgpack" else _event_json
+    try:
+        return decode(frame)
+    except _HOSTILE:
+        pass  # perhaps a newer supervisor's topic: read it without its type
+    event = _plain(chosen, frame)
+    fields = (("topic", str), ("epoch", str), ("seq", int))
+    if any(type(event.get(name)) is not kind for name, kind in fields):
+        raise MalformedError("This is not an event: topic, epoch or seq is missing.")
+    return event
+
+
+def check_json(body: bytes, limit: int = MAX_MESSAGE) -> Any:
+    """Parse a JSON body that somebody has to look into, within bounds of size and depth.
+
+    `limit` is in bytes. Raises `TooLargeError`, and `MalformedError` for what is not JSON or is
+    nested deeper than `MAX_NESTING`.
+    """
+    if len(body) > limit:
+        raise TooLargeError(len(body), limit)
+    try:
+        document = _any_json(body)
+    except _HOSTILE as error:
+        raise _malformed(error) from None
+    _check_depth(body, document)
+    return document
+
+
+def decode_as(body: bytes, kind: type[T], limit: int = MAX_MESSAGE) -> T:
+    """Parse a JSON body into `kind`; raises as `check_json`, also for a wrong type."""
+    if len(body) > limit:
+        raise TooLargeError(len(body), limit)
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except _HOSTILE as error:
+        raise _malformed(error) from None
+
+
+def _plain(encoding: Encoding, frame: bytes) -> dict[str, Any]:
+    if len(frame) > MAX_HEADER:
+        raise TooLargeError(len(frame), MAX_HEADER)
+    try:
+        document = _any_msgpack(frame) if encoding == "msgpack" else _any_json(frame)
+    except (*_HOSTILE, TypeError) as error:  # TypeError: a map key that cannot be hashed
+        raise _malformed(error) from None
+    if not isinstance(document, dict):
+        raise MalformedError("A header is an object.")
+    return cast("dict[str, Any]", document)
+
+
+def _check_depth(body: bytes, document: Any) -> None:
+    # Counting brackets is far cheaper than a walk and settles nearly every body.
+    if body.count(b"[") + body.count(b"{") <= MAX_NESTING:
+        return
+    level = [document]
+    for _ in range(MAX_NESTING + 1):
+        inner: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                inner.extend(value.values())
+            elif isinstance(value, list):
+                inner.extend(value)
+        if not inner:
+            return
+        level = inner
+    raise MalformedError(f"A document is nested deeper than {MAX_NESTING} levels.")
+
+
+def _malformed(error: Exception) -> MalformedError:
+    if isinstance(error, RecursionError):
+        return MalformedError(f"A document is nested deeper than {MAX_NESTING} levels.")
+    return MalformedError(f"These bytes are not a message: {error}")

@@ -1,0 +1,280 @@
+"""Where things are: the home and its files, socket addresses, the connection file, the lock."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import stat
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Literal
+
+import msgspec
+
+from interlock.bus.errors import AlreadyRunningError, ConfigError, NoSupervisorError
+from interlock.bus.messages import PROTOCOL
+
+MAX_PATH: Final = 107
+"""Bytes of the path of a Unix socket."""
+MAX_STEM: Final = 32
+"""Characters of a file stem."""
+_DEEPEST: Final = len("/run/data/") + MAX_STEM + len(".9999999")
+_PLAIN_NAME: Final = re.compile(r"([a-z0-9]+):([a-z0-9_-]+)")
+
+Plane = Literal["control", "data", "events", "api"]
+
+
+def default_home(environ: Mapping[str, str] = os.environ) -> Path:
+    """The home that is used when nobody names one: INTERLOCK_HOME, else the user's state folder."""
+    named = environ.get("INTERLOCK_HOME", "")
+    if named.strip():
+        return Path(os.path.abspath(os.path.expanduser(named)))
+    if sys.platform == "darwin":
+        return Path(os.path.expanduser("~/Library/Application Support/interlock"))
+    state = environ.get("XDG_STATE_HOME", "")
+    return Path(state if state.strip() else os.path.expanduser("~/.local/state")) / "interlock"
+
+
+def file_stem(worker: str) -> str:
+    """File name for a worker, different for different workers, at most `MAX_STEM` characters.
+
+    >>> file_stem("mcp:git")
+    'mcp-git'
+    >>> file_stem("mcp:Git Hub")
+    'mcp-git-hub~f914ce7507e2'
+    """
+    plain = _PLAIN_NAME.fullmatch(worker)
+    if plain and len(worker) <= MAX_STEM:
+        return f"{plain[1]}-{plain[2]}"
+    # A plain stem has no tilde, so the two forms never meet; capitals would on some file systems.
+    readable = re.sub(r"[^a-z0-9]+", "-", worker.lower())[: MAX_STEM - 13]
+    return f"{readable}~{hashlib.sha256(worker.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The folder below which everything of one Interlock lives. `path` is absolute."""
+
+    path: Path
+
+    @property
+    def connection_file(self) -> Path:
+        """Where clients learn the addresses and the key; mode 0600."""
+        return self.path / "connection.json"
+
+    @property
+    def lock_file(self) -> Path:
+        """Held by the supervisor; contains its pid."""
+        return self.path / "supervisor.lock"
+
+    @property
+    def logs(self) -> Path:
+        """One file a worker."""
+        return self.path / "logs"
+
+    @property
+    def journal(self) -> Path:
+        """The SQLite file of turns and calls."""
+        return self.path / "journal.sqlite3"
+
+    @property
+    def results(self) -> Path:
+        """Whole texts of results that were cut."""
+        return self.path / "results"
+
+    @property
+    def processes(self) -> Path:
+        """Records of started processes, for the sweep at the next start."""
+        return self.path / "processes.json"
+
+    @property
+    def trust(self) -> Path:
+        """Which workspace files may act."""
+        return self.path / "trust.json"
+
+    @property
+    def run(self) -> Path:
+        """Folder of the sockets; a short one elsewhere if socket paths would be too long."""
+        if len(os.fsencode(self.path)) + _DEEPEST <= MAX_PATH:
+            return self.path / "run"
+        digest = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:12]
+        return _fallback_base() / digest
+
+    def prepare(self) -> None:
+        """Create the home and its folders, readable by their owner alone.
+
+        Raises `ConfigError` if a folder belongs to somebody else, is a symbolic link where that is
+        dangerous, or cannot be made.
+        """
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(_cannot_make(self.path, error)) from None
+        _check_folder(self.path, links=True)
+        run = self.run
+        if run.parent != self.path:
+            _private_folder(run.parent)
+        for folder in (self.logs, self.results, run, run / "data"):
+            _private_folder(folder)
+
+    def clear_run(self) -> None:
+        """Unlink all sockets. Only for the holder of the lock: a second bind steals silently."""
+        for folder in (self.run, self.run / "data"):
+            with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+                for entry in entries:
+                    if not entry.is_dir(follow_symlinks=False):
+                        os.unlink(entry.path)
+
+
+def endpoint(home: Home, plane: Plane, worker: str = "", generation: int = 0) -> str:
+    """Address of a plane; for the data plane that of one generation of `worker`."""
+    if plane == "data":
+        return f"ipc://{home.run / 'data' / file_stem(worker)}.{generation}"
+    return f"ipc://{home.run / plane}"
+
+
+def unlink_endpoint(address: str) -> None:
+    """Remove the socket file of an address whose owner is dead; nothing happens if it is gone."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(address.removeprefix("ipc://"))
+
+
+class ConnectionInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What the connection file says. `key` authenticates api requests and is a secret."""
+
+    version: str
+    """Of Interlock."""
+    protocol: int
+    pid: int
+    api: str
+    events: str
+    key: str
+    epoch: str
+    home: str
+
+    def __repr__(self) -> str:
+        """Show what helps, never the key."""
+        return f"ConnectionInfo(pid={self.pid}, api={self.api!r}, epoch={self.epoch!r})"
+
+
+def read_connection(home: Home) -> ConnectionInfo:
+    """Read the connection file.
+
+    Raises `NoSupervisorError` if there is none, it is another user's or it cannot be read, with
+    code `protocol` if it speaks a protocol that this version does not.
+    """
+    try:
+        fd = os.open(home.connection_file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with open(fd, "rb") as file:
+            if os.fstat(fd).st_uid != os.geteuid():
+                raise NoSupervisorError(f"{home.connection_file} belongs to another user.")
+            data = file.read(1 << 16)
+        info = msgspec.json.decode(data, type=ConnectionInfo)
+    except FileNotFoundError:
+        raise NoSupervisorError(
+            f"No supervisor is running on {home.path}; start one with `interlock up`."
+        ) from None
+    except (OSError, msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise NoSupervisorError(
+            f"{home.connection_file} cannot be read ({error}); start again with `interlock up`."
+        ) from None
+    if info.protocol != PROTOCOL:
+        raise NoSupervisorError(
+            f"The supervisor on {home.path} (Interlock {info.version}) speaks protocol "
+            f"{info.protocol}, this program speaks {PROTOCOL}; use the same version for both.",
+            code="protocol",
+        )
+    return info
+
+
+def write_connection(home: Home, info: ConnectionInfo) -> None:
+    """Replace the connection file at once, mode 0600; raises OSError as the file system does."""
+    path = home.connection_file
+    fresh = path.with_name(f".connection.{os.getpid()}")
+    with contextlib.suppress(FileNotFoundError):
+        fresh.unlink()
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with open(fd, "wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(info)) + b"\n")
+        fresh.replace(path)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise
+
+
+class HomeLock:
+    """The right to be the supervisor of a home, from construction to `close`.
+
+    The kernel drops it with the process, so it never needs cleaning up; the file stays. Raises
+    `AlreadyRunningError` with the holder's pid (0 if it has not written it yet).
+    """
+
+    def __init__(self, home: Home) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._fd = os.open(home.lock_file, flags, 0o600)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(self._fd, 20, 0).strip()
+            self.close()
+            pid = int(holder) if holder.isdigit() else 0
+            raise AlreadyRunningError(pid, str(home.path)) from None
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, b"%d\n" % os.getpid(), 0)
+
+    def close(self) -> None:
+        """Give the home up; doing it twice is harmless."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> HomeLock:
+        """Hold the lock for a block."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Give the home up."""
+        self.close()
+
+
+def _fallback_base() -> Path:
+    # Not TMPDIR and not XDG_RUNTIME_DIR: every process of the user must find the same folder, and
+    # it must be short and outlive a login session.
+    return Path(f"/tmp/interlock-{os.geteuid()}")
+
+
+def _private_folder(path: Path) -> None:
+    with contextlib.suppress(FileExistsError):
+        try:
+            path.mkdir(mode=0o700)
+        except FileExistsError:
+            raise
+        except OSError as error:
+            raise ConfigError(_cannot_make(path, error)) from None
+    _check_folder(path, links=False)
+    if stat.S_IMODE(path.lstat().st_mode) & 0o077:
+        path.chmod(0o700)
+
+
+def _check_folder(path: Path, *, links: bool) -> None:
+    found = path.stat() if links else path.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise ConfigError(f"{path} is not a folder; remove it or choose another --home.")
+    if found.st_uid != os.geteuid():
+        raise ConfigError(f"{path} belongs to another user; choose another --home.")
+
+
+def _cannot_make(path: Path, error: OSError) -> str:
+    return f"The folder {path} cannot be made ({error.strerror}); choose another --home."

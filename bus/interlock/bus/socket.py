@@ -1,0 +1,168 @@
+"""A ZeroMQ socket in an event loop, through its file descriptor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import zmq
+
+from interlock.bus.messages import MAX_MESSAGE, ZERO_COPY
+
+if TYPE_CHECKING:
+    import asyncio
+
+Frames = Sequence[bytes | memoryview]
+
+HIGH_WATER: Final = 1000
+"""Messages that one peer's queue holds before sends to it fail."""
+MAX_FRAMES: Final = 8
+"""Frames of one message that are kept; no message of any plane has that many."""
+HANDSHAKE_MS: Final = 5000
+"""How long a peer may take to introduce itself."""
+
+
+def open_socket(
+    ctx: zmq.Context[zmq.Socket[bytes]], kind: int, **options: int | bytes
+) -> zmq.Socket[bytes]:
+    """Make a socket whose queues are bounded and that never delays the end of its process.
+
+    `options` are libzmq socket options in lower case, such as `identity=b"x"` or `immediate=1`;
+    they come after the common ones and so may replace them. Set before bind and connect.
+    """
+    sock = ctx.socket(kind)
+    chosen: dict[str, int | bytes] = {
+        "linger": 0,
+        "sndhwm": HIGH_WATER,
+        "rcvhwm": HIGH_WATER,
+        "maxmsgsize": MAX_MESSAGE,
+        "handshake_ivl": HANDSHAKE_MS,
+        "reconnect_ivl": 100,
+        "reconnect_ivl_max": 2000,
+    }
+    if kind == zmq.ROUTER:
+        # A full or absent peer is an error to the sender, and nobody takes over a connection.
+        chosen |= {"router_mandatory": 1, "router_handover": 0}
+    for name, value in (chosen | options).items():
+        sock.set(getattr(zmq.SocketOption, name.upper()), value)
+    return sock
+
+
+class FdSocket:
+    """Owns a ZeroMQ socket and calls `on_message` with the frames of each message, in the loop.
+
+    The descriptor is edge-triggered: it announces a change once, and any operation on the socket
+    may swallow the announcement. So every wake-up receives until nothing is left (at most `budget`
+    messages, then other callbacks have a turn), and every send looks again afterwards.
+
+    `on_writable` is called after each wake-up while `want_writable` is True and a peer can take
+    messages.
+    """
+
+    __slots__ = (
+        "_again",
+        "_draining",
+        "_fd",
+        "_loop",
+        "_on_message",
+        "_on_writable",
+        "_sock",
+        "budget",
+        "closed",
+        "get",
+        "want_writable",
+    )
+
+    def __init__(
+        self,
+        zmq_socket: zmq.Socket[bytes],
+        on_message: Callable[[list[bytes]], None],
+        budget: int = 64,
+        on_writable: Callable[[], None] | None = None,
+    ) -> None:
+        # Imported here: the synchronous client uses this module and should not pay for asyncio.
+        import asyncio
+
+        self._sock = zmq_socket
+        self._on_message = on_message
+        self._on_writable = on_writable
+        self.budget = budget
+        self.closed = False
+        self.want_writable = False
+        self._draining = False
+        self._again: asyncio.Handle | None = None
+        self._loop = asyncio.get_running_loop()
+        self.get: Callable[[int], Any] = zmq_socket.get
+        self._fd = int(zmq_socket.get(zmq.FD))
+        self._loop.add_reader(self._fd, self._drain)
+        self._again = self._loop.call_soon(self._drain)
+
+    def send(self, frames: Frames) -> bool:
+        """Queue one message; False if its peer's queue is full or the peer is not there.
+
+        Never waits. Frames of `ZERO_COPY` bytes and more are not copied and must not change.
+        """
+        if self.closed:
+            return False
+        sock = self._sock
+        last = len(frames) - 1
+        try:
+            for i, frame in enumerate(frames):
+                sock.send(
+                    frame,
+                    zmq.DONTWAIT if i == last else zmq.DONTWAIT | zmq.SNDMORE,
+                    len(frame) < ZERO_COPY,
+                )
+        except zmq.Again:
+            return False
+        except zmq.ZMQError as error:
+            if error.errno == zmq.EHOSTUNREACH:
+                return False
+            raise
+        finally:
+            if not self._draining and self._again is None and self.get(zmq.EVENTS) & zmq.POLLIN:
+                self._again = self._loop.call_soon(self._drain)
+        return True
+
+    def close(self) -> None:
+        """Leave the loop and drop the socket with all that is queued; twice is harmless."""
+        if self.closed:
+            return
+        self.closed = True
+        self._loop.remove_reader(self._fd)
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        self._sock.close(0)
+
+    def _drain(self) -> None:
+        if self.closed:
+            return
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        sock = self._sock
+        more = True
+        self._draining = True
+        try:
+            for _ in range(self.budget):
+                try:
+                    frames = [sock.recv(zmq.DONTWAIT)]
+                except zmq.Again:
+                    more = False
+                    break
+                while self.get(zmq.RCVMORE):
+                    frame = sock.recv(zmq.DONTWAIT)
+                    if len(frames) < MAX_FRAMES:
+                        frames.append(frame)
+                self._on_message(frames)
+                if self.closed:
+                    return
+        finally:
+            # Also when `on_message` raised: no further edge would come for what is queued.
+            self._draining = False
+            if more and not self.closed:
+                self._again = self._loop.call_soon(self._drain)
+        if self.want_writable and self._on_writable is not None:
+            if self.get(zmq.EVENTS) & zmq.POLLOUT:
+                self._on_writable()
