@@ -1,0 +1,182 @@
+"""What the kernel says about processes, read from /proc; nothing is cached, nothing raises.
+
+A pid alone names nobody for long, so whoever keeps one keeps its start time beside it. Where /proc
+is missing (macOS) every question has the answer of a process that is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from interlock.bus.records import Child
+
+TICKS: Final = os.sysconf("SC_CLK_TCK")
+"""Kernel ticks per second, the unit of `start_time` and `cpu_ticks`."""
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_SET_PARENT_DEATH_SIGNAL: Final = 1
+_SET_CHILD_SUBREAPER: Final = 36
+_COMMAND_LENGTH: Final = 80
+_INTERPRETERS: Final = ("python", "node", "bash", "sh", "ruby", "perl", "deno", "bun")
+
+
+class Stat(NamedTuple):
+    """The fields of /proc/PID/stat that are used here; times in ticks."""
+
+    state: str
+    parent: int
+    cpu: int
+    start: int
+
+
+def stat(pid: int) -> Stat | None:
+    """Read the state of a process; None when there is none with that pid."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+    except OSError:
+        return None
+    # The program name in brackets may hold spaces and brackets itself.
+    fields = text[text.rfind(")") + 2 :].split()
+    if len(fields) < 20:
+        return None
+    return Stat(fields[0], int(fields[1]), int(fields[11]) + int(fields[12]), int(fields[19]))
+
+
+def start_time(pid: int) -> int | None:
+    """Ticks from the boot of the machine to the start of the process; None when it is gone."""
+    found = stat(pid)
+    return found.start if found else None
+
+
+def boot_id() -> str:
+    """A text that is another one after each boot of the machine; empty where unknown."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        return ""
+
+
+def alive(pid: int, start: int) -> bool:
+    """Whether that very process still runs; a zombie does not."""
+    found = stat(pid)
+    return found is not None and found.start == start and found.state not in "ZX"
+
+
+def children(pid: int) -> list[int]:
+    """Pids of the direct children, zombies included.
+
+    A child that exits during the reading may hide another one: who must have all, asks again
+    until nothing changes.
+    """
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+    found: list[int] = []
+    for thread in threads:
+        try:
+            text = Path(f"/proc/{pid}/task/{thread}/children").read_text("ascii")
+        except OSError:
+            continue
+        found.extend(int(word) for word in text.split())
+    return found
+
+
+def descendants(pid: int) -> list[Child]:
+    """All processes below `pid`, parents before their children, zombies included."""
+    found: list[Child] = []
+    seen = {pid}
+    waiting = [pid]
+    while waiting:
+        for child in children(waiting.pop()):
+            start = start_time(child)
+            if child in seen or start is None:
+                continue
+            seen.add(child)
+            waiting.append(child)
+            found.append(Child(pid=child, start=start, command=command(child)))
+    return found
+
+
+def command(pid: int) -> str:
+    """Name of the program that runs, for people; empty when the process is gone.
+
+    For an interpreter it is the script's name. Never the arguments: they may hold secrets.
+    """
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_text("utf-8", "replace").split("\0")
+        if not words[0]:
+            return Path(f"/proc/{pid}/comm").read_text("utf-8", "replace").strip()
+    except OSError:
+        return ""
+    name = os.path.basename(words[0])
+    if name.startswith(_INTERPRETERS) and len(words) > 1:
+        if words[1] == "-m" and len(words) > 2:
+            name = words[2]
+        elif words[1] and not words[1].startswith("-"):
+            name = os.path.basename(words[1])
+    return name[:_COMMAND_LENGTH]
+
+
+def resident_bytes(pids: Iterable[int]) -> int:
+    """Sum of the resident memory of these processes; those that are gone count nothing."""
+    total = 0
+    for pid in pids:
+        try:
+            total += int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]) * _PAGE
+        except (OSError, IndexError):
+            continue
+    return total
+
+
+def cpu_ticks(pids: Iterable[int]) -> int:
+    """Sum of the CPU time, user and system, that these processes used since they started."""
+    return sum(found.cpu for pid in pids if (found := stat(pid)) is not None)
+
+
+def kill(child: Child, number: int = signal.SIGKILL) -> bool:
+    """Send a signal to exactly that process; False when it is gone or is not ours.
+
+    Never reaches a stranger that got the same pid meanwhile.
+    """
+    try:
+        handle = os.pidfd_open(child.pid)
+    except OSError:
+        return False
+    try:
+        if start_time(child.pid) != child.start:
+            return False
+        signal.pidfd_send_signal(handle, number)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def become_subreaper() -> bool:
+    """Adopt every orphan below this process from now on; False where the system cannot do it."""
+    return _prctl(_SET_CHILD_SUBREAPER, 1)
+
+
+def set_parent_death_signal(number: int) -> bool:
+    """Have the kernel send this process a signal when its parent's thread ends.
+
+    False where the system cannot do it. Call it in the child, and compare `os.getppid()`
+    afterwards: the parent may have died before.
+    """
+    return _prctl(_SET_PARENT_DEATH_SIGNAL, number)
+
+
+def _prctl(option: int, value: int) -> bool:
+    if sys.platform != "linux":
+        return False
+    import ctypes
+
+    zero = ctypes.c_ulong(0)
+    done: int = ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), zero, zero, zero)
+    return done == 0

@@ -1,0 +1,167 @@
+"""Leaving nothing behind: ends own descendants, and what an earlier supervisor recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from interlock.bus import procfs
+from interlock.bus.records import Child
+
+_PAUSE: Final = 0.005
+_DEBOUNCE: Final = 0.05
+_NOBODY: Final[frozenset[tuple[int, int]]] = frozenset()
+
+
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that the next supervisor must end, unless boot id or start time differ."""
+
+    pid: int
+    start: int
+    boot_id: str
+    name: str
+
+
+class Records:
+    """The file of recorded processes; it is written soon after each change, whole and atomically.
+
+    An owner is any text; a worker and its children have one each.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._boot_id = procfs.boot_id()
+        self._owned: dict[str, tuple[Child, ...]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def put(self, owner: str, processes: Iterable[Child]) -> None:
+        """Replace what that owner has."""
+        self._owned[owner] = tuple(processes)
+        self._changed()
+
+    def drop(self, owner: str) -> None:
+        """Forget that owner."""
+        if self._owned.pop(owner, None) is not None:
+            self._changed()
+
+    def flush(self) -> None:
+        """Write now. Raises OSError."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        rows = [
+            Recorded(pid=one.pid, start=one.start, boot_id=self._boot_id, name=owner)
+            for owner, processes in self._owned.items()
+            for one in processes
+        ]
+        fresh = self._path.with_suffix(".new")
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(msgspec.json.encode(rows))
+        fresh.replace(self._path)
+
+    def _changed(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_DEBOUNCE, self._write)
+
+    def _write(self) -> None:
+        self._timer = None
+        try:
+            self.flush()
+        except OSError:
+            # A full disk must not stop supervision; the next change tries again.
+            return
+
+
+def sweep_recorded(path: Path, seconds: float = 2.0) -> list[str]:
+    """Kill what an earlier supervisor recorded and left, with everything below it.
+
+    Returns the names of what was killed. A record whose start time or boot id is another one is
+    never signalled. Waits up to `seconds` until the killed are gone; removes the file.
+    """
+    try:
+        rows = msgspec.json.decode(path.read_bytes(), type=list[Recorded])
+    except (OSError, msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        rows = []
+    boot_id = procfs.boot_id()
+    killed: list[str] = []
+    handles: list[int] = []
+    for row in rows:
+        if row.pid <= 1 or row.pid == os.getpid() or row.boot_id != boot_id:
+            continue
+        root = Child(pid=row.pid, start=row.start)
+        if not procfs.alive(root.pid, root.start):
+            continue
+        for victim in (root, *procfs.descendants(root.pid)):
+            handle = _open(victim.pid)
+            if procfs.kill(victim) and handle is not None:
+                handles.append(handle)
+                if victim is root:
+                    killed.append(row.name)
+            elif handle is not None:
+                os.close(handle)
+    _wait(handles, seconds)
+    path.unlink(missing_ok=True)
+    return killed
+
+
+def known_children() -> frozenset[tuple[int, int]]:
+    """Pid and start time of each child that this process has now."""
+    return frozenset((pid, procfs.start_time(pid) or 0) for pid in procfs.children(os.getpid()))
+
+
+def sweep_pass(exclude: frozenset[tuple[int, int]] = _NOBODY) -> bool:
+    """Kill and reap every child of this process and all below; True if there was one.
+
+    `exclude`: children, by pid and start time, that are left alone with all that is below them.
+    Orphans of the killed come to this process if it is a subreaper: call again until False.
+    """
+    busy = False
+    for pid in procfs.children(os.getpid()):
+        start = procfs.start_time(pid)
+        if start is None or (pid, start) in exclude:
+            continue
+        busy = True
+        end_tree(Child(pid=pid, start=start))
+    return busy
+
+
+def end_tree(child: Child) -> None:
+    """Kill a child of this process with all below it, and reap it if it is dead already."""
+    for victim in (child, *procfs.descendants(child.pid)):
+        procfs.kill(victim)
+    try:
+        os.waitpid(child.pid, os.WNOHANG)
+    except ChildProcessError:
+        return
+
+
+async def sweep_children(
+    exclude: frozenset[tuple[int, int]] = _NOBODY, seconds: float = 4.0
+) -> bool:
+    """Sweep until no child is left; False if some remain after `seconds`."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    while sweep_pass(exclude):
+        if loop.time() > end:
+            return False
+        await asyncio.sleep(_PAUSE)
+    return True
+
+
+def _open(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
+
+
+def _wait(handles: list[int], seconds: float) -> None:
+    for handle in handles:
+        select.select([handle], [], [], seconds)
+        os.close(handle)
