@@ -115,7 +115,7 @@ class Lifecycle(RuleBasedStateMachine):
     def worker_says(self, says: str, stale: bool) -> None:
         at, generation = self.now, (self.alive or 0) - stale
         events = {
-            "hello": i.HelloReceived(now=at, generation=generation),
+            "hello": i.HelloReceived(now=at, generation=generation, pid=42),
             "ready": i.ReadyReceived(now=at, generation=generation),
             "degraded": i.StateReceived(now=at, generation=generation, degraded=True, reason="r"),
             "fine": i.StateReceived(now=at, generation=generation, degraded=False),

@@ -13,7 +13,7 @@ from interlock.supervisor.lifecycle.step import step
 def up(worker: Worker, now: float) -> None:
     generation = worker.generation
     step(worker, i.Spawned(now=now, generation=generation, pid=7))
-    step(worker, i.HelloReceived(now=now, generation=generation))
+    step(worker, i.HelloReceived(now=now, generation=generation, pid=42))
     step(worker, i.ReadyReceived(now=now, generation=generation))
     assert worker.state is State.READY
 
@@ -88,7 +88,7 @@ def test_what_the_worker_said_is_the_reason_of_its_failure() -> None:
     worker = Worker("mcp:git", "mcp", timing=Timing())
     step(worker, i.Start(now=0.0))
     step(worker, i.Spawned(now=0.0, generation=1, pid=7))
-    step(worker, i.HelloReceived(now=0.0, generation=1))
+    step(worker, i.HelloReceived(now=0.0, generation=1, pid=42))
     step(
         worker,
         i.FailureReceived(

@@ -36,7 +36,7 @@ def _alive() -> Worker:
 
 
 def _initializing() -> Worker:
-    return feed(_alive(), i.HelloReceived(now=NOW, generation=1))
+    return feed(_alive(), i.HelloReceived(now=NOW, generation=1, pid=42))
 
 
 def _ready() -> Worker:
@@ -81,7 +81,7 @@ INPUTS: dict[str, i.Input] = {
     "spawner lost": i.SpawnerLost(now=NOW),
     "spawned": i.Spawned(now=NOW, generation=1, pid=42),
     "spawn failed": i.SpawnFailed(now=NOW, generation=1, code="c", message="m"),
-    "hello": i.HelloReceived(now=NOW, generation=1),
+    "hello": i.HelloReceived(now=NOW, generation=1, pid=42),
     "ready": i.ReadyReceived(now=NOW, generation=1, tools=3),
     "state READY": i.StateReceived(now=NOW, generation=1, degraded=False),
     "state DEGRADED": i.StateReceived(now=NOW, generation=1, degraded=True, reason="down"),
@@ -138,6 +138,10 @@ TABLE: dict[tuple[str, str], tuple[State, str]] = {
     ("starting, asked", "remove"): (State.STOPPING, "worker.stopping"),
     ("starting, asked", "spawner lost"): (State.STARTING, LOST),
     ("starting, asked", "spawned"): (State.STARTING, "SetTimer:hello"),
+    ("starting, asked", "hello"): (
+        State.INITIALIZING,
+        "SetTimer:hello SetTimer:init SendConfigure worker.initializing",
+    ),
     ("starting, asked", "spawn failed"): (State.BACKOFF, BACKOFF),
     ("starting, asked", "exited"): (State.BACKOFF, BACKOFF),
     ("starting, asked", "said failure"): (State.STOPPING, "worker.stopping"),
@@ -165,6 +169,7 @@ TABLE: dict[tuple[str, str], tuple[State, str]] = {
     ("degraded", "state DEGRADED"): (State.DEGRADED, "worker.degraded"),
     **_stopping("stopping, asked"),
     ("stopping, asked", "spawned"): (State.STOPPING, "SendStop Signal:TERM SetTimer:term"),
+    ("stopping, asked", "hello"): (State.STOPPING, "SendStop Signal:TERM SetTimer:term"),
     ("stopping, asked", "spawn failed"): (State.STOPPED, STOPPED),
     ("stopping, asked", "timer spawn"): (State.STOPPING, "ReplaceSpawner SetTimer:spawn"),
     **_stopping("stopping, drain"),

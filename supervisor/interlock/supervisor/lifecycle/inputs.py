@@ -85,7 +85,9 @@ class SpawnFailed(FromProcess):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HelloReceived(FromProcess):
-    """The process proved its one-time token."""
+    """The process proved its one-time token; this may come before the spawner's own word."""
+
+    pid: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -156,8 +156,10 @@ def _from_process(worker: Worker, event: inputs.FromProcess) -> list[Command]:
             return [Fence(worker.generation, event.message), *gone(worker, event, event.message)]
         case inputs.Spawned() if worker.process is Process.ASKED:
             return _spawned(worker, event)
+        case inputs.HelloReceived() if worker.process is Process.ASKED:
+            return [*_spawned(worker, event), *_from_process(worker, event)]
     match worker.state, event:
-        case State.STARTING, inputs.HelloReceived() if worker.process is Process.ALIVE:
+        case State.STARTING, inputs.HelloReceived():
             enter(worker, State.INITIALIZING, event.now, worker.reason)
             return [
                 set_timer(worker, Timer.INIT, worker.init_budget + INIT_MARGIN),
@@ -182,7 +184,7 @@ def _from_process(worker: Worker, event: inputs.FromProcess) -> list[Command]:
             return []
 
 
-def _spawned(worker: Worker, event: inputs.Spawned) -> list[Command]:
+def _spawned(worker: Worker, event: inputs.Spawned | inputs.HelloReceived) -> list[Command]:
     worker.process = Process.ALIVE
     worker.pid = event.pid
     if worker.state is State.STOPPING:  # it was wanted no more before it was there
