@@ -9,3 +9,4 @@ from interlock.supervisor.config.model import ServerEntry as ServerEntry
 from interlock.supervisor.config.model import Settings as Settings
 from interlock.supervisor.config.model import worker_name as worker_name
 from interlock.supervisor.config.read import load as load
+from interlock.supervisor.config.watch import changes as changes

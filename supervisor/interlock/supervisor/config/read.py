@@ -4,9 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from interlock.bus.settings import AgentSettings
-from interlock.supervisor.config.model import AgentEntry, Loaded, Settings
+from interlock.bus.errors import ConfigError
+from interlock.supervisor.config import dotmcp
+from interlock.supervisor.config.lines import json_lines, toml_lines
+from interlock.supervisor.config.merge import merge
+from interlock.supervisor.config.model import LayerFile, Loaded, Problem
+from interlock.supervisor.config.text import (
+    BadFileError,
+    decode,
+    parse_json,
+    parse_toml,
+    read_bytes,
+)
+from interlock.supervisor.config.trust import digest, effects, read_trust, trust_key
+from interlock.supervisor.config.validate import validate
+from interlock.supervisor.config.workspace import Candidate, candidates
+
+TRUST_FILE = "trust.json"
+"""Name of the record of trusted files, in the home."""
+
+_BUILT_IN = LayerFile(layer="built-in", file="", digest="", tables={"agents": {"main": {}}})
 
 
 def load(
@@ -15,13 +34,146 @@ def load(
     explicit: Path | None,
     environ: Mapping[str, str],
     previous: Loaded | None = None,
+    *,
+    trust_all: bool = False,
 ) -> Loaded:
     """Read every layer that exists and return what is in force, with all problems.
 
     `workspace` is the folder to look from, upwards, for a workspace's files; None = no workspace.
     `explicit` is the file of `--config`. `previous` is the reading that is in force now: a file
     that has become unreadable, or that changed without being trusted again, keeps its earlier
-    content. Never raises for what files contain; raises ConfigError if `explicit` itself cannot
-    be read and there is no earlier content of it.
+    content. `trust_all` is for checking: everything counts as trusted. Never raises for what files
+    contain; raises ConfigError if `explicit` itself cannot be read and has no earlier content.
     """
-    return Loaded(settings=Settings(agents={"main": AgentEntry(settings=AgentSettings())}))
+    found = candidates(workspace, explicit, environ)
+    reading = _Reading(home, previous, trust_all)
+    layers = [_BUILT_IN]
+    for candidate in found:
+        layer = reading.layer(candidate)
+        if layer is not None:
+            layers.append(layer)
+    folder = str(workspace or home)
+    settings, problems = validate(merge(layers), folder)
+    return Loaded(
+        settings=settings,
+        problems=tuple(reading.problems + problems),
+        files=(*(candidate.path for candidate in found), home / TRUST_FILE),
+        layers=tuple(layers[1:]),
+    )
+
+
+def check_file(path: Path) -> tuple[Problem, ...]:
+    """Return the problems of one file read alone; empty if it is in order.
+
+    Raises ConfigError if it cannot be read at all.
+    """
+    nowhere = path.parent / ".interlock-check"
+    alone = Candidate(path.absolute(), "explicit", True)
+    layer = _Reading(nowhere, None, True).layer(alone)
+    layers = [_BUILT_IN] if layer is None else [_BUILT_IN, layer]
+    return tuple(validate(merge(layers), str(path.parent))[1])
+
+
+def parse(
+    path: Path, data: bytes, layer: Candidate | None = None
+) -> tuple[LayerFile, list[Problem]]:
+    """Return the tables of a file's content, and what is odd about it.
+
+    Raises BadFileError if nothing can be made of it.
+    """
+    kind = layer.layer if layer is not None else "explicit"
+    text = decode(data)
+    notes: list[Problem] = []
+    if path.suffix == ".json":
+        document, repaired = parse_json(text)
+        entries = dotmcp.servers(document)
+        tables: dict[str, Any] = {
+            "mcp_servers": {name: dotmcp.entry_table(entry) for name, entry in entries.items()}
+        }
+        depth = len(dotmcp.wrapper_of(document))
+        lines = {
+            ("mcp_servers", *key[depth:]): line
+            for key, line in json_lines(text).items()
+            if len(key) > depth
+        }
+        if repaired:
+            message = "comments or trailing commas are not JSON; other programs may refuse the file"
+            notes.append(
+                Problem(file=str(path), message=message, severity="warning", code="comments")
+            )
+    else:
+        tables, lines = parse_toml(text), toml_lines(text)
+    content = LayerFile(layer=kind, file=str(path), digest=digest(data), tables=tables, lines=lines)
+    return content, notes
+
+
+class _Reading:
+    """State of one reading: what is trusted, what was in force before, and the problems so far."""
+
+    def __init__(self, home: Path, previous: Loaded | None, trust_all: bool) -> None:
+        self.problems: list[Problem] = []
+        self.trust_all = trust_all
+        self.before = {layer.file: layer for layer in previous.layers} if previous else {}
+        self.trusted: dict[str, str] = {}
+        try:
+            self.trusted = read_trust(home / TRUST_FILE)
+        except BadFileError as error:
+            fix = "interlock trust"
+            self._bad(home / TRUST_FILE, error, fix)
+
+    def layer(self, candidate: Candidate) -> LayerFile | None:
+        """Return what of this file is in force: its content, its earlier content, or nothing."""
+        path = candidate.path
+        recorded = self.trusted.get(trust_key(path), "")
+        before = self.before.get(str(path))
+        if before is not None and not candidate.trusted and before.digest != recorded:
+            before = None
+        try:
+            data = read_bytes(path)
+            if data is None:
+                if candidate.layer == "explicit":
+                    raise BadFileError("unreadable", "there is no such file")
+                return None
+            layer, notes = parse(path, data, candidate)
+        except BadFileError as error:
+            if candidate.layer == "explicit" and before is None:
+                problem = _problem(path, error)
+                raise ConfigError(f"{problem}.", code=error.code) from error
+            self._bad(path, error)
+            return before
+        self.problems += notes
+        if candidate.trusted or self.trust_all or layer.digest == recorded:
+            return layer
+        self._untrusted(layer)
+        return before
+
+    def _bad(self, path: Path, error: BadFileError, fix: str = "") -> None:
+        self.problems.append(_problem(path, error, fix))
+
+    def _untrusted(self, layer: LayerFile) -> None:
+        """Tell of each entry of a file that nobody has trusted as it is now."""
+        listed = effects(layer.tables, brief=True) or [("", "do nothing")]
+        for name, effect in listed:
+            worker = name if ":" in name else ""
+            self.problems.append(
+                Problem(
+                    file=layer.file,
+                    message=f"this file is not trusted as it is now; it would {effect}",
+                    severity="warning",
+                    code="untrusted",
+                    fix=f"interlock trust {layer.file}",
+                    entry=worker,
+                    key=name,
+                )
+            )
+
+
+def _problem(path: Path, error: BadFileError, fix: str = "") -> Problem:
+    return Problem(
+        file=str(path),
+        line=error.line,
+        column=error.column,
+        message=error.message,
+        code=error.code,
+        fix=fix,
+    )

@@ -1,0 +1,182 @@
+"""Checks a table against a settings struct, key by key, and says in plain words what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, Final
+
+import msgspec
+from msgspec import inspect
+
+Path = tuple[str, ...]
+Report = Callable[[str, Path, str, str], None]
+"""Called with code, key path, message and fix for each finding."""
+
+LONGEST: Final = 1e9
+"""Seconds that any duration may have at most; also the bound of other plain numbers."""
+
+_READABLE: Final = 1e15
+_KINDS: Final = ((str, "text"), (list, "a list"), (dict, "a table"))
+
+
+class Checker:
+    """Collects findings about tables; `report` gets each of them."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self.errors = 0
+
+    def struct(self, type_: type[msgspec.Struct], table: Any, path: Path) -> dict[str, Any]:
+        """Return the keys of `table` that `type_` knows and whose values are right.
+
+        Every other key is reported: unknown ones as a warning, wrong ones as an error.
+        """
+        if not isinstance(table, dict):
+            self._wrong(path, "a table", table)
+            return {}
+        info = inspect.type_info(type_)
+        assert isinstance(info, inspect.StructType)
+        fields = {field.encode_name: field.type for field in info.fields}
+        good: dict[str, Any] = {}
+        for key, value in table.items():
+            where = (*path, key)
+            if key not in fields:
+                self._report("unknown_key", where, unknown_message(key, fields), "")
+                continue
+            before = self.errors
+            checked = self._value(fields[key], value, where)
+            if self.errors == before:
+                good[key] = checked
+        return good
+
+    def error(self, code: str, path: Path, message: str, fix: str = "") -> None:
+        """Report an error at `path`."""
+        self.errors += 1
+        self._report(code, path, message, fix)
+
+    def _wrong(self, path: Path, expected: str, value: Any) -> None:
+        name = ".".join(path[2:]) or path[-1]
+        self.error("wrong_type", path, f"{name} must be {expected}, not {shown(value)}")
+
+    def _value(self, type_: inspect.Type, value: Any, path: Path) -> Any:
+        """Return the value if it fits the type; report it otherwise."""
+        if isinstance(type_, inspect.UnionType):
+            present = [option for option in type_.types if not isinstance(option, inspect.NoneType)]
+            if len(present) == 1:
+                return self._value(present[0], value, path)
+        if isinstance(type_, inspect.StructType):
+            return self.struct(type_.cls, value, path)
+        if isinstance(type_, inspect.DictType) and isinstance(value, dict):
+            return {
+                key: self._value(type_.value_type, item, (*path, key))
+                for key, item in value.items()
+            }
+        if not _fits(type_, value):
+            self._wrong(path, describe(type_), value)
+        return value
+
+
+def unknown_message(key: str, known: Iterable[str]) -> str:
+    """Return the sentence about a key that nobody reads, with the nearest name that somebody does.
+
+    >>> unknown_message("comand", ["command", "args"])
+    'the key comand is not known; did you mean command?'
+    """
+    near = get_close_matches(key, list(known), 1, 0.6)
+    return f"the key {key} is not known; " + (
+        f"did you mean {near[0]}?" if near else "it is ignored"
+    )
+
+
+def shown(value: Any) -> str:
+    """Return what a value is, without giving away text that may be a secret.
+
+    >>> shown("hunter2"), shown(0)
+    ('text', 'the number 0')
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return f"the number {value:.12g}" if abs(value) < _READABLE else "so large a number"
+    for kind, words in _KINDS:
+        if isinstance(value, kind):
+            return words
+    return "nothing" if value is None else "a date or time"
+
+
+def describe(type_: inspect.Type) -> str:
+    """Return what a value of that type looks like, in plain words."""
+    match type_:
+        case inspect.BoolType():
+            return "true or false"
+        case inspect.IntType() | inspect.FloatType():
+            return (
+                "a whole number" if isinstance(type_, inspect.IntType) else "a number"
+            ) + _range(type_)
+        case inspect.StrType():
+            return "text in quotes"
+        case inspect.LiteralType():
+            return "one of " + ", ".join(f'"{value}"' for value in type_.values)
+        case inspect.VarTupleType():
+            return 'a list of texts, such as ["a", "b"]'
+        case inspect.DictType() | inspect.StructType():
+            return "a table"
+        case inspect.UnionType():
+            return 'a number of bytes or a text such as "8MiB"'
+        case _:
+            return "something else"
+
+
+def _range(type_: inspect.IntType | inspect.FloatType) -> str:
+    if type_.gt is not None:
+        low = f" above {type_.gt:g}"
+    elif type_.ge is not None:
+        low = f" of at least {type_.ge:g}"
+    else:
+        low = ""
+    return low + (f" and at most {type_.le:g}" if type_.le is not None else "")
+
+
+def _fits(type_: inspect.Type, value: Any) -> bool:
+    match type_:
+        case inspect.BoolType():
+            return isinstance(value, bool)
+        case inspect.IntType() | inspect.FloatType():
+            return _fits_number(type_, value)
+        case inspect.StrType():
+            return isinstance(value, str)
+        case inspect.LiteralType():
+            return isinstance(value, str) and value in type_.values
+        case inspect.VarTupleType():
+            return isinstance(value, list) and all(_fits(type_.item_type, item) for item in value)
+        case inspect.UnionType():
+            return any(_fits(option, value) for option in type_.types)
+        case _:
+            return False
+
+
+def _fits_number(type_: inspect.IntType | inspect.FloatType, value: Any) -> bool:
+    whole = isinstance(type_, inspect.IntType)
+    if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+        return False
+    if not -LONGEST <= value <= LONGEST:  # Also refuses nan.
+        return False
+    return (
+        (type_.gt is None or value > type_.gt)
+        and (type_.ge is None or value >= type_.ge)
+        and (type_.le is None or value <= type_.le)
+    )
+
+
+def texts(value: Any) -> Iterable[str]:
+    """Yield every text inside a value, keys included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield str(key)
+            yield from texts(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from texts(item)

@@ -1,0 +1,80 @@
+"""Lays the tables of all layers over each other and keeps where every key came from; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from interlock.supervisor.config.lines import line_of
+from interlock.supervisor.config.model import LayerFile
+
+Path = tuple[str, ...]
+
+SECTIONS: Final = ("supervisor", "mcp_servers", "agents", "policy")
+
+
+class Merged(msgspec.Struct, kw_only=True):
+    """All sections after merging; `places` has the layer that set each key path last."""
+
+    sections: dict[str, dict[str, Any]]
+    places: dict[Path, LayerFile]
+    shadowed: list[Path]
+    """Entries of a `.mcp.json` that an entry of ours replaces."""
+    misplaced: list[tuple[LayerFile, str, Any]]
+    """Top-level keys that are no section, or hold no table: layer, key, value."""
+
+    def place(self, path: Path) -> tuple[LayerFile | None, int]:
+        """Return the layer and line of a key path or of the closest key above it."""
+        while path:
+            layer = self.places.get(path)
+            if layer is not None:
+                return layer, line_of(layer.lines, path)
+            path = path[:-1]
+        return None, 0
+
+
+def merge(layers: Iterable[LayerFile]) -> Merged:
+    """Merge layers, weakest first, table by table; a later layer wins key by key.
+
+    An entry of `.mcp.json` is replaced as a whole by an entry of ours that says how to connect.
+    """
+    merged = Merged(sections={name: {} for name in SECTIONS}, places={}, shadowed=[], misplaced=[])
+    for layer in layers:
+        for key, value in layer.tables.items():
+            if key not in SECTIONS or not isinstance(value, dict):
+                merged.misplaced.append((layer, key, value))
+                continue
+            if key == "mcp_servers":
+                _drop_shadowed(merged, layer, value)
+            _lay(merged, layer, merged.sections[key], value, (key,))
+    return merged
+
+
+def _drop_shadowed(merged: Merged, layer: LayerFile, servers: dict[str, Any]) -> None:
+    present = merged.sections["mcp_servers"]
+    for name, entry in servers.items():
+        below = merged.places.get(("mcp_servers", name))
+        if below is None or below.layer != "mcp.json" or layer.layer == "mcp.json":
+            continue
+        if isinstance(entry, dict) and not {"command", "url"}.isdisjoint(entry):
+            del present[name]
+            for path in [path for path in merged.places if path[:2] == ("mcp_servers", name)]:
+                del merged.places[path]
+            merged.shadowed.append(("mcp_servers", name))
+
+
+def _lay(
+    merged: Merged, layer: LayerFile, under: dict[str, Any], over: dict[str, Any], path: Path
+) -> None:
+    for key, value in over.items():
+        where = (*path, key)
+        merged.places[where] = layer
+        if isinstance(value, dict):
+            below = under.get(key)
+            table: dict[str, Any] = below if isinstance(below, dict) else {}
+            under[key] = table
+            _lay(merged, layer, table, value, where)
+        else:
+            under[key] = value

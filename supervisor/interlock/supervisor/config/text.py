@@ -1,0 +1,142 @@
+"""Files to text, and text to tables: every way in which a file as a whole can be bad ends here."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import os
+import re
+import stat
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+from interlock.bus.errors import ConfigError
+
+MAX_FILE: Final = 1 << 20
+"""Bytes of one configuration file."""
+
+_UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_TOML_PLACE = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
+_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_TRAILING_COMMA = re.compile(r'"(?:[^"\\\n]|\\.)*"|,(?=\s*[}\]])', re.DOTALL)
+
+
+class BadFileError(ConfigError):
+    """A file cannot be used at all; `code` is the code of the Problem that tells of it."""
+
+    def __init__(self, code: str, message: str, line: int = 0, column: int = 0) -> None:
+        super().__init__(message, code=code)
+        self.line = line
+        self.column = column
+
+
+def read_bytes(path: Path) -> bytes | None:
+    """Return what the file holds, None if there is none.
+
+    Never waits: a pipe or device in place of a file is refused. Raises BadFileError.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise BadFileError("unreadable", f"the file cannot be opened: {_why(error)}") from error
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise BadFileError("unreadable", "this is not a regular file")
+        with open(descriptor, "rb", closefd=False) as file:
+            data = file.read(MAX_FILE + 1)
+    except OSError as error:
+        raise BadFileError("unreadable", f"the file cannot be read: {_why(error)}") from error
+    finally:
+        os.close(descriptor)
+    if len(data) > MAX_FILE:
+        raise BadFileError("too_large", "the file is larger than 1 MiB")
+    return data
+
+
+def decode(data: bytes) -> str:
+    """Return the text with line feeds only; marks of UTF-8 and UTF-16 are understood.
+
+    Raises BadFileError with the place of the first byte that is not text.
+    """
+    encoding = "utf-16" if data.startswith(_UTF16) else "utf-8-sig"
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        line, column = _position(data[: error.start].decode("latin-1"))
+        message = f"byte 0x{data[error.start]:02x} is not {encoding[:6].upper().rstrip('-')} text"
+        raise BadFileError(
+            "encoding", f"{message}; save the file as UTF-8", line, column
+        ) from error
+    text = text.replace("\r\n", "\n")
+    if "\0" in text:
+        line, column = _position(text[: text.index("\0")])
+        raise BadFileError("encoding", "there is a NUL character here; remove it", line, column)
+    return text
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Return the tables of TOML text. Raises BadFileError with the place of the mistake."""
+    try:
+        return tomllib.loads(text)
+    except RecursionError as error:
+        raise BadFileError("syntax", "the values are nested too deeply") from error
+    except ValueError as error:
+        message = str(error)
+        place = _TOML_PLACE.search(message)
+        line, column = 0, 0
+        if place is not None:
+            message = message[: place.start()]
+            ends = place[1] is None
+            line, column = _position(text.rstrip()) if ends else (int(place[1]), int(place[2]))
+        raise BadFileError(
+            "syntax", f"this is not valid TOML: {_plain(message)}", line, column
+        ) from error
+
+
+def parse_json(text: str) -> tuple[Any, bool]:
+    """Return the JSON document and whether comments or trailing commas had to be taken out first.
+
+    Raises BadFileError with the place of the mistake.
+    """
+    if not text.strip():
+        return {}, False
+    try:
+        return json.loads(text), False
+    except RecursionError as error:
+        raise BadFileError("syntax", "the values are nested too deeply") from error
+    except ValueError as error:
+        first = error
+    bare = _TRAILING_COMMA.sub(_blank, _COMMENT.sub(_blank, text))
+    try:
+        return json.loads(bare), True
+    except RecursionError as error:
+        raise BadFileError("syntax", "the values are nested too deeply") from error
+    except json.JSONDecodeError as error:
+        message = f"this is not valid JSON: {_plain(error.msg)}"
+        raise BadFileError("syntax", message, error.lineno, error.colno) from error
+    except ValueError as error:
+        raise BadFileError("syntax", f"this is not valid JSON: {_plain(str(first))}") from error
+
+
+def _blank(match: re.Match[str]) -> str:
+    """Return a string literal as it is, anything else as blanks that keep lines and columns."""
+    found = match[0]
+    return found if found.startswith('"') else re.sub(r"[^\n]", " ", found)
+
+
+def _position(before: str) -> tuple[int, int]:
+    """Return line and column, from 1, of what follows `before`."""
+    return before.count("\n") + 1, len(before) - before.rfind("\n")
+
+
+def _plain(message: str) -> str:
+    """Return a parser's message as the second half of a sentence."""
+    message = message.strip().rstrip(".") or "unknown mistake"
+    return message[0].lower() + message[1:]
+
+
+def _why(error: OSError | ValueError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -1,0 +1,115 @@
+"""Which files of workspaces may act: their path and content as a person saw and accepted them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import tempfile
+import time
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from interlock.bus.errors import ConfigError, UsageError
+from interlock.supervisor.config.model import worker_name
+from interlock.supervisor.config.text import BadFileError, decode, read_bytes
+
+
+def digest(data: bytes) -> str:
+    """Return what trust is recorded for: the SHA-256 of the content, hex."""
+    return sha256(data).hexdigest()
+
+
+def trust_key(path: Path) -> str:
+    """Return the name of a file in the record: its real folder and its name there.
+
+    A link is recorded where it stands, because relative paths in it count from there.
+    """
+    return os.path.join(os.path.realpath(path.parent), path.name)
+
+
+def read_trust(record: Path) -> dict[str, str]:
+    """Return the digest of every trusted file; empty if nothing is recorded.
+
+    Raises BadFileError if the record cannot be read: then nothing is trusted.
+    """
+    data = read_bytes(record)
+    if data is None:
+        return {}
+    try:
+        files = json.loads(decode(data))["files"]
+        return {str(name): str(entry["sha256"]) for name, entry in files.items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, BadFileError) as error:
+        message = "the record of trusted files is damaged, so no workspace file is trusted"
+        raise BadFileError("trust_file", message) from error
+
+
+def write_trust(record: Path, trusted: Mapping[str, str]) -> None:
+    """Replace the record at once. Raises ConfigError if it cannot be written."""
+    now = time.time()
+    files = {name: {"sha256": value, "recorded": now} for name, value in sorted(trusted.items())}
+    text = json.dumps({"version": 1, "files": files}, indent=2) + "\n"
+    try:
+        record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            "w", dir=record.parent, prefix=".trust-", encoding="utf-8", delete=False
+        ) as file:
+            file.write(text)
+        os.replace(file.name, record)
+    except OSError as error:
+        raise ConfigError(f"{record} cannot be written: {error.strerror}.") from error
+
+
+def effects(tables: Mapping[str, Any], *, brief: bool = False) -> list[tuple[str, str]]:
+    """Return what a file would do, one (worker or section, plain words) for each entry.
+
+    Of environment variables and headers only the names are shown. `brief` leaves out arguments
+    and addresses, which may hold secrets: for places that others read.
+    """
+    found: list[tuple[str, str]] = []
+    for section, entries in tables.items():
+        if section in ("mcp_servers", "agents") and isinstance(entries, dict):
+            for name, entry in entries.items():
+                found.append((_worker(section, name), _entry_effect(section, entry, brief)))
+        elif section in ("supervisor", "policy") and isinstance(entries, dict):
+            found.append((section, f"set {', '.join(entries) or 'nothing'}"))
+    return found
+
+
+def _worker(section: str, name: str) -> str:
+    try:
+        return worker_name(section, name)
+    except UsageError:
+        return repr(name)
+
+
+def _entry_effect(section: str, entry: Any, brief: bool) -> str:
+    if not isinstance(entry, dict):
+        return "do nothing, for it has a mistake"
+    if section == "agents":
+        return f"set {', '.join(entry) or 'nothing'}"
+    command, url = entry.get("command"), entry.get("url")
+    if command and brief:
+        return f"start {command}"
+    if url and brief:
+        return "connect to a server"
+    words = entry.get("args")
+    args = [str(word) for word in words] if isinstance(words, list) else []
+    if command:
+        text = f"start {shlex.join([str(command), *args])}"
+    elif url:
+        text = f"connect to {url}"
+    else:
+        text = f"change {', '.join(entry) or 'nothing'}"
+    return text + _surroundings(entry)
+
+
+def _surroundings(entry: Mapping[str, Any]) -> str:
+    text = f" in {entry['cwd']}" if entry.get("cwd") else ""
+    for key, words in (("env", "with variables"), ("headers", "with headers")):
+        names = entry.get(key)
+        if isinstance(names, dict) and names:
+            text += f" {words} {', '.join(names)}"
+    return text + (" (disabled)" if entry.get("enabled") is False else "")

@@ -1,0 +1,275 @@
+"""Turns merged tables into settings; an entry with a mistake is left out alone; pure."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from interlock.bus.errors import UsageError
+from interlock.bus.settings import (
+    AgentSettings,
+    McpServerSettings,
+    PolicySettings,
+    SupervisorSettings,
+)
+from interlock.supervisor.config.check import Checker, shown, texts, unknown_message
+from interlock.supervisor.config.merge import SECTIONS, Merged
+from interlock.supervisor.config.model import (
+    AgentEntry,
+    LayerFile,
+    Origin,
+    Problem,
+    ServerEntry,
+    Settings,
+    worker_name,
+)
+from interlock.supervisor.config.placeholders import unfilled
+from interlock.supervisor.config.sizes import parse_size
+
+Path = tuple[str, ...]
+_S = TypeVar("_S", bound=msgspec.Struct)
+
+MAX_NAME: Final = 200
+"""Characters of the name of a server or agent."""
+
+_SIZES: Final = (
+    ("max_result",),
+    ("limits", "memory"),
+    ("limits", "memory_soft"),
+    ("limits", "address_space"),
+)
+
+
+def validate(merged: Merged, folder: str) -> tuple[Settings, list[Problem]]:
+    """Return the settings that can be used and every problem found on the way.
+
+    `folder` is the base of relative paths for entries that no file has.
+    """
+    return _Validation(merged, folder).run()
+
+
+class _Validation:
+    """One pass over all sections."""
+
+    def __init__(self, merged: Merged, folder: str) -> None:
+        self.merged = merged
+        self.folder = folder
+        self.problems: list[Problem] = []
+        self.entry = ""
+
+    def run(self) -> tuple[Settings, list[Problem]]:
+        self._misplaced()
+        settings = Settings(
+            supervisor=self._section("supervisor", SupervisorSettings),
+            policy=self._policy(),
+            mcp_servers=self._servers(),
+            agents=self._agents(),
+        )
+        self._default_agent(settings)
+        return settings, self.problems
+
+    def report(self, code: str, path: Path, message: str, fix: str = "") -> None:
+        """Note a problem at a key path, with the place of that key."""
+        layer, line = self.merged.place(path)
+        warning = code in ("unknown_key", "shadowed", "unknown_agent", "whole_command")
+        self.problems.append(
+            Problem(
+                file=layer.file if layer else "",
+                line=line,
+                key=".".join(path),
+                message=message,
+                severity="warning" if warning else "error",
+                code=code,
+                fix=fix,
+                entry="" if warning else self.entry,
+            )
+        )
+
+    def _misplaced(self) -> None:
+        for layer, key, value in self.merged.misplaced:
+            problem = Problem(
+                file=layer.file,
+                line=layer.lines.get((key,), 0),
+                key=key,
+                message=f"{key} must be a table, not {shown(value)}",
+                code="wrong_type",
+            )
+            if key not in SECTIONS:
+                problem = msgspec.structs.replace(
+                    problem,
+                    message=unknown_message(key, SECTIONS),
+                    severity="warning",
+                    code="unknown_key",
+                )
+            self.problems.append(problem)
+        for path in self.merged.shadowed:
+            message = f"this entry replaces the server {path[-1]} of .mcp.json"
+            self.report("shadowed", path, message)
+
+    def _section(self, name: str, type_: type[_S]) -> _S:
+        """Return a section; keys with a mistake keep their default."""
+        good = Checker(self.report).struct(type_, self.merged.sections[name], (name,))
+        return msgspec.convert(good, type_)
+
+    def _policy(self) -> PolicySettings:
+        before = len(self.problems)
+        policy = self._section("policy", PolicySettings)
+        wrong = {
+            problem.key.split(".")[1]
+            for problem in self.problems[before:]
+            if problem.severity == "error" and "." in problem.key
+        }
+        if wrong.isdisjoint({"block", "ask", "approval"}):
+            return policy
+        # A rule that cannot be read must not open a door: everything asks until it is mended.
+        return msgspec.structs.replace(policy, ask=(*policy.ask, "*"), allow=())
+
+    def _servers(self) -> dict[str, ServerEntry]:
+        servers: dict[str, ServerEntry] = {}
+        for name, table in self.merged.sections["mcp_servers"].items():
+            path = ("mcp_servers", name)
+            checker = self._begin(path)
+            settings = self._server(checker, table, path) if checker else None
+            if settings is not None:
+                servers[name] = ServerEntry(
+                    settings=settings, folder=self._folder_of(path), origin=self._origin(path)
+                )
+        self.entry = ""
+        return servers
+
+    def _agents(self) -> dict[str, AgentEntry]:
+        agents: dict[str, AgentEntry] = {}
+        for name, table in self.merged.sections["agents"].items():
+            path = ("agents", name)
+            checker = self._begin(path)
+            if checker is None:
+                continue
+            good = checker.struct(AgentSettings, table, path)
+            self._sizes(checker, good, path)
+            self._texts(checker, good, path)
+            if not checker.errors:
+                settings = msgspec.convert(good, AgentSettings)
+                agents[name] = AgentEntry(settings=settings, origin=self._origin(path))
+        self.entry = ""
+        return agents
+
+    def _begin(self, path: Path) -> Checker | None:
+        """Start the checks of an entry; None if its very name cannot be used."""
+        self.entry = ""
+        try:
+            self.entry = worker_name(*path)
+        except UsageError:
+            self.report("wrong_value", path, "the name of an entry must be text and not empty")
+            return None
+        if len(path[1]) > MAX_NAME or "\0" in path[1]:
+            limit = f"the name of an entry has at most {MAX_NAME} characters and no NUL"
+            self.report("wrong_value", path, limit)
+            return None
+        return Checker(self.report)
+
+    def _server(self, checker: Checker, table: Any, path: Path) -> McpServerSettings | None:
+        good = checker.struct(McpServerSettings, table, path)
+        good.setdefault("max_result", McpServerSettings().max_result)
+        if "call_timeout" in good and "call_timeout_max" not in good:
+            usual = McpServerSettings().call_timeout_max
+            good["call_timeout_max"] = max(usual, good["call_timeout"])
+        self._sizes(checker, good, path)
+        self._texts(checker, good, path)
+        if checker.errors:
+            return None
+        settings = msgspec.convert(good, McpServerSettings)
+        self._connection(checker, settings, path)
+        if not checker.errors and settings.enabled:
+            self._filled_in(checker, settings, path)
+        return None if checker.errors else settings
+
+    def _connection(self, checker: Checker, settings: McpServerSettings, path: Path) -> None:
+        """Check that the entry says how to reach the server, and only one way."""
+        kind = settings.type
+        if kind is None and settings.command and settings.url:
+            message = "there are both command and url; keep one of them, or say which with type"
+            checker.error("wrong_value", path, message)
+        elif kind is None and not settings.command and not settings.url:
+            checker.error("missing_key", path, "command or url is missing")
+        elif kind == "stdio" and not settings.command:
+            checker.error("missing_key", path, "type stdio needs a command")
+        elif kind in ("sse", "streamable_http") and not settings.url:
+            checker.error("missing_key", path, f"type {kind} needs a url")
+        remote = kind in ("sse", "streamable_http") or (kind is None and bool(settings.url))
+        if remote and settings.url and not settings.url.startswith(("http://", "https://", "${")):
+            message = "url must begin with http:// or https://"
+            checker.error("wrong_value", (*path, "url"), message)
+        if not remote and " " in settings.command and not settings.args:
+            message = "command looks like a whole command line; its words belong into args"
+            self.report("whole_command", (*path, "command"), message)
+        if settings.call_timeout > settings.call_timeout_max:
+            message = "call_timeout is larger than call_timeout_max"
+            checker.error("wrong_value", (*path, "call_timeout"), message)
+
+    def _filled_in(self, checker: Checker, settings: McpServerSettings, path: Path) -> None:
+        for below in unfilled(settings):
+            name = ".".join(below)
+            checker.error(
+                "not_configured",
+                (*path, *below),
+                f"{name} is still a placeholder, so the server is not started",
+                f"write the real value of {name}, or enabled = false",
+            )
+
+    def _sizes(self, checker: Checker, table: dict[str, Any], path: Path) -> None:
+        """Replace sizes in words by bytes."""
+        for below in _SIZES:
+            inner: Any = table
+            for key in below[:-1]:
+                inner = inner.get(key, {})
+            if isinstance(inner, dict) and below[-1] in inner:
+                try:
+                    inner[below[-1]] = parse_size(inner[below[-1]])
+                except ValueError as error:
+                    checker.error("wrong_value", (*path, *below), f"{below[-1]}: {error}")
+
+    def _texts(self, checker: Checker, table: dict[str, Any], path: Path) -> None:
+        """Refuse text that no process, header or message can carry."""
+        for key, value in table.items():
+            for text in texts(value):
+                if "\0" in text or not _encodes(text):
+                    message = f"{key} contains a character that cannot be passed on"
+                    checker.error("wrong_value", (*path, key), message)
+                    break
+        for name in table.get("env", {}):
+            if not name or "=" in name:
+                message = f"{name!r} is no name of a variable"
+                checker.error("wrong_value", (*path, "env"), message)
+        for name, value in table.get("headers", {}).items():
+            if not name or not name.isascii() or any(c in name + value for c in "\r\n"):
+                message = f"the header {name!r} cannot be sent: it holds a line break or no name"
+                checker.error("wrong_value", (*path, "headers", name), message)
+
+    def _default_agent(self, settings: Settings) -> None:
+        name = settings.supervisor.default_agent
+        if name not in settings.agents:
+            message = f"default_agent names {name}, and there is no such agent"
+            self.report("unknown_agent", ("supervisor", "default_agent"), message)
+
+    def _origin(self, path: Path) -> Origin:
+        layer, line = self.merged.place(path)
+        if layer is None:
+            return Origin()
+        return Origin(layer=layer.layer, file=layer.file, line=line)
+
+    def _folder_of(self, path: Path) -> str:
+        """Return the folder of the file that says where, or else what, the server is."""
+        for key in ("cwd", "command", "url"):
+            layer: LayerFile | None = self.merged.places.get((*path, key))
+            if layer is not None:
+                return layer.file.rpartition("/")[0] or "/"
+        return self.folder
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
