@@ -3,13 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+from collections import deque
 from collections.abc import Callable
+from typing import Any, Final
 
 import msgspec
 import zmq
 
-from interlock.bus.messages import Log, Progress
+from interlock.bus.codec import decode_data_down, encode
+from interlock.bus.errors import OUTCOMES, MalformedError
+from interlock.bus.messages import (
+    CHUNK_WINDOW,
+    MAX_MESSAGE,
+    Call,
+    Cancel,
+    Chunk,
+    Credit,
+    Failure,
+    Log,
+    Open,
+    Progress,
+    Result,
+)
 from interlock.bus.records import Target
+from interlock.bus.socket import HIGH_WATER, FdSocket, open_socket
+from interlock.bus.tickets import peek
+
+CONNECT_GRACE: Final = 2.0
+"""Seconds that calls wait for a connection that does not stand yet."""
+MAX_WAITING: Final = 256
+"""Messages that wait for that connection."""
+MAX_WAITING_BYTES: Final = 16 << 20
+"""Bytes that wait for that connection."""
+_CREDIT_AT: Final = CHUNK_WINDOW // 2
+"""Chunks after which credit is granted: half a window, so that the sender never runs dry."""
 
 
 class CallAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,13 +52,63 @@ class CallAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The server had the request, or may have had it, so its effect is unknown."""
 
 
-class DataEdge:
-    """Calls one generation of a worker. Dropped for good when that generation ends."""
+class _CallFuture(asyncio.Future[CallAnswer]):
+    """The caller's view of a call; cancelling it, also through its task, tells the target."""
 
-    late: int
-    """Answers that came after their call had ended here."""
-    dropped: int
-    """Frames that were no message."""
+    on_cancel: Callable[[], None] | None = None
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        cancelled = super().cancel(msg)
+        if cancelled and self.on_cancel is not None:
+            self.on_cancel()
+        return cancelled
+
+
+class _Outstanding:
+    """A call under way. Times are in seconds of the loop's clock."""
+
+    __slots__ = (
+        "cap",
+        "deadline",
+        "future",
+        "id",
+        "on_progress",
+        "parts",
+        "sent",
+        "size",
+        "started",
+        "timeout",
+        "uncredited",
+    )
+
+    def __init__(
+        self,
+        call_id: int,
+        future: _CallFuture,
+        now: float,
+        timeout: float,
+        timeout_max: float,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> None:
+        self.id = call_id
+        self.future = future
+        self.started = now
+        self.timeout = timeout
+        self.deadline = now + timeout
+        self.cap = now + timeout_max
+        self.on_progress = on_progress
+        self.sent = False
+        self.parts: list[bytes] = []
+        self.size = 0
+        self.uncredited = 0
+
+
+class DataEdge:
+    """Calls one generation of a worker. Dropped for good when that generation ends.
+
+    `late` counts answers that came after their call had ended here, `dropped` frames that were no
+    message. `refused` is the last reason for which the target did not accept a ticket.
+    """
 
     def __init__(
         self,
@@ -38,11 +116,51 @@ class DataEdge:
         target: Target,
         on_log: Callable[[Log], None] | None = None,
     ) -> None:
-        raise NotImplementedError
+        self.worker = target.worker
+        self.generation = target.generation
+        self.late = 0
+        self.dropped = 0
+        self.refused = ""
+        self._on_log = on_log
+        self._loop = asyncio.get_running_loop()
+        self._ids = itertools.count(1)
+        self._calls: dict[int, _Outstanding] = {}
+        self._waiting: deque[tuple[int, list[bytes]]] = deque()
+        self._waiting_bytes = 0
+        self._connected = False
+        self._unheard = 0
+        self._ended = ""
+        self._timer: asyncio.TimerHandle | None = None
+        # Nothing is queued for a target that is not there: it might be the next generation.
+        sock = open_socket(ctx, zmq.DEALER, immediate=1)
+        sock.connect(target.endpoint)
+        self._socket = FdSocket(sock, self._received, on_writable=self._writable)
+        self._ticket = self.open(target.ticket)
+
+    @property
+    def in_flight(self) -> int:
+        """Calls under way."""
+        return len(self._calls)
 
     def open(self, ticket: str) -> str:
-        """Present a further ticket and return its id, for `call(ticket=...)`."""
-        raise NotImplementedError
+        """Present a further ticket and return its id, for `call(ticket=...)`.
+
+        Calls under it may follow at once. Raises `TicketError` if the text is no ticket.
+        """
+        ticket_id = peek(ticket).id
+        frames = [encode(Open(ticket=ticket))]
+        if self._waiting or not self._socket.send(frames):
+            self._wait(0, frames)
+        return ticket_id
+
+    def renew(self, target: Target) -> None:
+        """Use the ticket of `target`, the same generation, from now on.
+
+        Raises ValueError for another worker or generation: that needs an edge of its own.
+        """
+        if (target.worker, target.generation) != (self.worker, self.generation):
+            raise ValueError(f"this edge belongs to {self.worker} generation {self.generation}")
+        self._ticket = self.open(target.ticket)
 
     def call(
         self,
@@ -59,16 +177,208 @@ class DataEdge:
         `timeout`) bounds the whole. `ticket` is an id from `open`; empty = the target's ticket.
         Cancelling the future tells the server.
         """
-        raise NotImplementedError
-
-    def renew(self, target: Target) -> None:
-        """Use the ticket of `target`, the same generation, from now on."""
-        raise NotImplementedError
+        now = self._loop.time()
+        call_id = next(self._ids)
+        future = _CallFuture(loop=self._loop)
+        longest = max(timeout, timeout_max or timeout)
+        call = _Outstanding(call_id, future, now, timeout, longest, on_progress)
+        if self._ended:
+            self._end(call, "unavailable", self._ended)
+            return future
+        try:
+            if len(body) > MAX_MESSAGE:
+                raise MalformedError(f"Arguments of {len(body)} bytes are too large.")
+            header = encode(
+                Call(
+                    id=call_id,
+                    ticket=ticket or self._ticket,
+                    name=local_name,
+                    left_ms=max(1, int(timeout * 1000)),
+                    generation=self.generation,
+                    progress=on_progress is not None or longest > timeout,
+                )
+            )
+        except MalformedError as error:
+            self._end(call, "invalid_arguments", error.message)
+            return future
+        self._start(call, [header, body], now)
+        return future
 
     def gone(self, reason: str) -> None:
         """Fail all calls in flight with `worker_died` and drop the connection."""
-        raise NotImplementedError
+        self._shut("worker_died", reason or f"{self.worker} ended.")
 
     def close(self) -> None:
         """Drop the connection; calls in flight end as cancelled. Twice is harmless."""
-        raise NotImplementedError
+        self._shut("cancelled", f"The connection to {self.worker} was closed.")
+
+    # --- sending ---
+
+    def _start(self, call: _Outstanding, frames: list[bytes], now: float) -> None:
+        if not self._waiting and self._socket.send(frames):
+            self._unheard += 1
+            call.sent = True
+        elif self._connected:
+            # Full, or no longer there. Half a queue without an answer tells the two apart.
+            if self._unheard >= HIGH_WATER // 2:
+                self._end(call, "overloaded", f"{self.worker} does not keep up; try again later.")
+            else:
+                self._end(call, "unavailable", f"{self.worker} cannot be reached now.")
+            return
+        elif self._wait(call.id, frames):
+            call.deadline = now + min(call.timeout, CONNECT_GRACE)
+        else:
+            self._end(call, "overloaded", f"Too many calls wait for {self.worker}.")
+            return
+        self._calls[call.id] = call
+        call.future.on_cancel = lambda: self._abandon(call)
+        self._arm(call.deadline)
+
+    def _wait(self, call_id: int, frames: list[bytes]) -> bool:
+        size = sum(map(len, frames))
+        if len(self._waiting) >= MAX_WAITING or self._waiting_bytes + size > MAX_WAITING_BYTES:
+            return False
+        self._waiting.append((call_id, frames))
+        self._waiting_bytes += size
+        self._socket.want_writable = True
+        return True
+
+    def _writable(self) -> None:
+        self._connected = True
+        while self._waiting:
+            call_id, frames = self._waiting[0]
+            call = self._calls.get(call_id)
+            if call is not None or not call_id:
+                if not self._socket.send(frames):
+                    return
+                self._unheard += 1
+            self._waiting.popleft()
+            self._waiting_bytes -= sum(map(len, frames))
+            if call is not None:
+                call.sent = True
+                call.deadline = call.started + call.timeout
+        self._socket.want_writable = False
+
+    def _abandon(self, call: _Outstanding) -> None:
+        if self._calls.pop(call.id, None) is not None and call.sent:
+            self._socket.send([encode(Cancel(id=call.id))])
+
+    # --- receiving ---
+
+    def _received(self, frames: list[bytes]) -> None:
+        self._connected = True
+        self._unheard = 0
+        try:
+            if len(frames) > 2:
+                raise MalformedError("A data message has one or two frames.")
+            message = decode_data_down(frames[0])
+        except MalformedError:
+            self.dropped += 1
+            return
+        if isinstance(message, Log):
+            if self._on_log is not None:
+                self._on_log(message)
+        elif isinstance(message, Result | Chunk | Progress | Failure):
+            self._answer(message, frames[1] if len(frames) == 2 else b"")
+
+    def _answer(self, message: Result | Chunk | Progress | Failure, body: bytes) -> None:
+        call = self._calls.get(message.id)
+        if call is None:
+            if message.id == 0 and isinstance(message, Failure):
+                self.refused = message.message
+            else:
+                self.late += 1
+        elif isinstance(message, Result):
+            self._finish(call, message, body)
+        elif isinstance(message, Failure):
+            code = message.code if message.code in OUTCOMES else "unavailable"
+            self._end(call, code, message.message, message.may_have_run)
+        elif isinstance(message, Chunk):
+            self._collect(call, message, body)
+        else:
+            self._renew_deadline(call)
+            if call.on_progress is not None:
+                call.on_progress(message)
+
+    def _finish(self, call: _Outstanding, message: Result, body: bytes) -> None:
+        if call.parts:
+            if call.size + len(body) > MAX_MESSAGE:
+                self._refuse_result(call)
+                return
+            call.parts.append(body)
+            body = b"".join(call.parts)
+        del self._calls[call.id]
+        call.future.on_cancel = None
+        call.future.set_result(
+            CallAnswer(outcome=message.outcome, body=body, duration_ms=message.duration_ms)
+        )
+
+    def _collect(self, call: _Outstanding, message: Chunk, body: bytes) -> None:
+        call.size += len(body)
+        if message.n != len(call.parts) or not body or call.size > MAX_MESSAGE:
+            self._refuse_result(call)
+            return
+        call.parts.append(body)
+        self._renew_deadline(call)
+        call.uncredited += 1
+        if call.uncredited >= _CREDIT_AT:
+            self._socket.send([encode(Credit(id=call.id, n=call.uncredited))])
+            call.uncredited = 0
+
+    def _refuse_result(self, call: _Outstanding) -> None:
+        self._abandon(call)
+        text = f"The result from {self.worker} is too large or its parts do not fit together."
+        self._end(call, "unavailable", text, may_have_run=True)
+
+    # --- ends ---
+
+    def _end(
+        self, call: _Outstanding, outcome: str, message: str, may_have_run: bool = False
+    ) -> None:
+        self._calls.pop(call.id, None)
+        call.future.on_cancel = None
+        if not call.future.done():
+            spent = (self._loop.time() - call.started) * 1000
+            call.future.set_result(
+                CallAnswer(
+                    outcome=outcome, message=message, duration_ms=spent, may_have_run=may_have_run
+                )
+            )
+
+    def _shut(self, outcome: str, reason: str) -> None:
+        if self._ended:
+            return
+        self._ended = reason
+        for call in list(self._calls.values()):
+            self._end(call, outcome, reason, may_have_run=call.sent)
+        self._waiting.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._socket.close()
+
+    # --- deadlines: one timer for all calls, set to the earliest deadline that it knows ---
+
+    def _renew_deadline(self, call: _Outstanding) -> None:
+        call.deadline = min(self._loop.time() + call.timeout, call.cap)
+
+    def _arm(self, deadline: float) -> None:
+        if self._timer is not None:
+            if self._timer.when() <= deadline:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(deadline, self._expire)
+
+    def _expire(self) -> None:
+        # Calls that ended or were renewed since left the timer alone, so it may find nothing.
+        self._timer = None
+        now = self._loop.time()
+        for call in [c for c in self._calls.values() if c.deadline <= now]:
+            if call.sent:
+                self._abandon(call)
+                text = f"{self.worker} did not answer within {now - call.started:.1f} s."
+                self._end(call, "timeout", text, may_have_run=True)
+            else:
+                self._end(call, "unavailable", f"{self.worker} cannot be reached now.")
+        if self._calls:
+            self._arm(min(call.deadline for call in self._calls.values()))

@@ -2,12 +2,53 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable
-from typing import Literal
+from typing import Final, Literal
 
 import zmq
 
-from interlock.bus.messages import Revoke
+from interlock.bus.admission import MEMORY, Admission, Holder
+from interlock.bus.codec import Encoding, decode_data_up, encode, encoding_of
+from interlock.bus.errors import InterlockError, MalformedError, OverloadedError, TicketError
+from interlock.bus.messages import (
+    CHUNK,
+    MAX_MESSAGE,
+    Call,
+    Cancel,
+    DataDown,
+    Failure,
+    Log,
+    Open,
+    Opened,
+    Progress,
+    Result,
+    Revoke,
+)
+from interlock.bus.socket import FdSocket, open_socket
+from interlock.bus.streams import Outbox, ResultStream
+
+MAX_CONNECTIONS: Final = 1024
+"""Connections with a valid ticket at the same time."""
+MAX_IN_FLIGHT: Final = 1024
+"""Calls in flight of one connection."""
+MAX_LEFT_MS: Final = 24 * 3600 * 1000
+"""Remaining time beyond this counts as this."""
+SWEEP: Final = 5.0
+"""Seconds between two looks for what has expired."""
+
+
+class _Connection:
+    """What a peer has presented and asked for."""
+
+    __slots__ = ("calls", "encoding", "holder", "identity")
+
+    def __init__(self, identity: bytes, encoding: Encoding, holder: Holder) -> None:
+        self.identity = identity
+        self.encoding: Encoding = encoding
+        self.holder = holder
+        self.calls: dict[int, IncomingCall] = {}
 
 
 class IncomingCall:
@@ -16,25 +57,55 @@ class IncomingCall:
     Further answers, and answers to a call that its caller cancelled, are dropped.
     """
 
-    id: int
-    """Chosen by the caller; unique among the calls in flight of its connection only."""
-    name: str
-    """Local name of the capability."""
-    arguments: bytes
-    caller: str
-    turn: str
-    ticket_id: str
-    wants_progress: bool
-    answered: bool
-    cancelled: bool
-    """The caller is no longer interested."""
-    on_cancel: Callable[[], None] | None
-    """Set by the handler; called once if the caller cancels before the answer."""
+    __slots__ = (
+        "_connection",
+        "_deadline",
+        "_server",
+        "_started",
+        "answered",
+        "arguments",
+        "caller",
+        "cancelled",
+        "id",
+        "name",
+        "on_cancel",
+        "ticket_id",
+        "turn",
+        "wants_progress",
+    )
+
+    def __init__(
+        self,
+        server: DataServer,
+        connection: _Connection,
+        call: Call,
+        arguments: bytes,
+        turn: str,
+        now: float,
+    ) -> None:
+        self._server = server
+        self._connection = connection
+        self._started = now
+        self._deadline = now + min(call.left_ms, MAX_LEFT_MS) / 1000
+        self.id = call.id
+        """Chosen by the caller; unique among the calls in flight of its connection only."""
+        self.name = call.name
+        """Local name of the capability."""
+        self.arguments = arguments
+        self.caller = connection.holder.caller
+        self.turn = turn
+        self.ticket_id = call.ticket
+        self.wants_progress = call.progress
+        self.answered = False
+        self.cancelled = False
+        """The caller is no longer interested."""
+        self.on_cancel: Callable[[], None] | None = None
+        """Set by the handler; called once if the caller cancels before the answer."""
 
     @property
     def left(self) -> float:
         """Seconds that the caller still waits, without renewals; negative when they are over."""
-        raise NotImplementedError
+        return self._deadline - self._server.time()
 
     def result(
         self,
@@ -43,26 +114,59 @@ class IncomingCall:
         duration_ms: float | None = None,
     ) -> None:
         """Answer with a JSON result. `duration_ms`: None = since the call arrived."""
-        raise NotImplementedError
+        if len(body) > MAX_MESSAGE:
+            size = f"{len(body)} bytes, over the limit of {MAX_MESSAGE}"
+            self.fail("unavailable", f"The result has {size}.", may_have_run=True)
+            return
+        if duration_ms is None:
+            duration_ms = (self._server.time() - self._started) * 1000
+        if self._end():
+            message = Result(id=self.id, outcome=outcome, duration_ms=duration_ms)
+            self._server.send_result(self._connection, message, body)
 
     def fail(self, code: str, message: str, may_have_run: bool = False) -> None:
         """Answer without a result; `code` is one of `errors.OUTCOMES`."""
-        raise NotImplementedError
+        if self._end():
+            text = _clean(message)
+            failure = Failure(id=self.id, code=code, message=text, may_have_run=may_have_run)
+            self._server.send(self._connection, failure)
 
     def progress(self, progress: float, total: float | None = None, message: str = "") -> None:
         """Pass progress on, which renews the caller's deadline; nothing if it wants none."""
-        raise NotImplementedError
+        if self.wants_progress and not self.answered and not self.cancelled:
+            text = _clean(message)
+            self._server.send(
+                self._connection,
+                Progress(id=self.id, progress=progress, total=total, message=text),
+            )
 
     def log(self, level: str, message: str) -> None:
         """Pass a log message of the server on to the caller."""
-        raise NotImplementedError
+        if not self.answered and not self.cancelled:
+            self._server.send(self._connection, Log(level=_clean(level), message=_clean(message)))
+
+    def cancel(self) -> None:
+        """Mark the call as unwanted and tell the handler; called for the caller's `cancel`."""
+        if self.cancelled or self.answered:
+            return
+        self.cancelled = True
+        if self.on_cancel is not None:
+            self.on_cancel()
+
+    def _end(self) -> bool:
+        if self.answered:
+            return False
+        self.answered = True
+        del self._connection.calls[self.id]
+        return not self.cancelled
 
 
 class DataServer:
-    """Binds `endpoint` and hands every permitted call to `handler`, in the event loop."""
+    """Binds `endpoint` and hands every permitted call to `handler`, in the event loop.
 
-    dropped: int
-    """Frames and answers that were dropped since the start."""
+    A frame that is no message of this plane, has expired or has lost its receiver is counted in
+    `dropped`; every other one that is not permitted gets a coded failure.
+    """
 
     def __init__(
         self,
@@ -72,23 +176,186 @@ class DataServer:
         worker: str,
         generation: int,
         handler: Callable[[IncomingCall], None],
+        *,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        raise NotImplementedError
+        loop = asyncio.get_running_loop()
+        self.time: Callable[[], float] = loop.time
+        """Monotonic seconds."""
+        self.dropped = 0
+        self._worker = worker
+        self._generation = generation
+        self._handler = handler
+        self._clock = clock
+        self._admission = Admission(key, worker, generation)
+        self._connections: dict[bytes, _Connection] = {}
+        sock = open_socket(ctx, zmq.ROUTER)
+        try:
+            sock.bind(endpoint)
+        except zmq.ZMQError:
+            sock.close(0)
+            raise
+        self._socket = FdSocket(sock, self._received)
+        self._outbox = Outbox(self._socket.send, self._lost)
+        self._loop = loop
+        self._sweeper: asyncio.TimerHandle = loop.call_later(SWEEP, self._sweep)
 
     @property
     def in_flight(self) -> int:
         """Calls that were handed over and not answered yet."""
-        raise NotImplementedError
+        return sum(len(connection.calls) for connection in self._connections.values())
 
     @property
     def edges(self) -> int:
         """Connections that hold a valid ticket or have a call in flight."""
-        raise NotImplementedError
+        return len(self._connections)
 
     def revoke(self, revoke: Revoke) -> None:
         """Void tickets, opened or not; calls that already run go on."""
-        raise NotImplementedError
+        holders = [connection.holder for connection in self._connections.values()]
+        self._admission.revoke(revoke, holders, self.time(), self._clock())
 
     def close(self) -> None:
         """Unbind and drop everything; twice is harmless."""
-        raise NotImplementedError
+        self._sweeper.cancel()
+        self._outbox.close()
+        self._socket.close()
+
+    def send(self, connection: _Connection, message: DataDown) -> None:
+        """Send a message without a body to a caller; lost ones are counted."""
+        try:
+            header = encode(message, connection.encoding)
+        except MalformedError:  # such as a server's progress of 400 digits
+            self.dropped += 1
+            return
+        if not self._socket.send([connection.identity, header]):
+            self.dropped += 1
+
+    def send_result(self, connection: _Connection, result: Result, body: bytes) -> None:
+        """Send a result, in chunks if it is large."""
+        if len(body) > CHUNK:
+            identity, encoding = connection.identity, connection.encoding
+            self._outbox.add(ResultStream(identity, encoding, result, body, self.time()))
+        elif not self._socket.send(
+            [connection.identity, encode(result, connection.encoding), body]
+        ):
+            self.dropped += 1
+
+    def _received(self, frames: list[bytes]) -> None:
+        try:
+            if not 2 <= len(frames) <= 3:
+                raise MalformedError("A data message has one or two frames.")
+            message = decode_data_up(frames[1])
+            if not isinstance(message, Open) and not 0 < message.id < 1 << 63:
+                raise MalformedError("Call ids are positive and below 2^63.")
+        except MalformedError:
+            self.dropped += 1
+            return
+        identity = frames[0]
+        if isinstance(message, Call):
+            body = frames[2] if len(frames) == 3 else None
+            self._call(identity, encoding_of(frames[1]), message, body)
+        elif isinstance(message, Open):
+            self._open(identity, encoding_of(frames[1]), message)
+        elif isinstance(message, Cancel):
+            self._cancel(identity, message.id)
+        else:
+            self._outbox.grant(identity, message.id, message.n)
+
+    def _open(self, identity: bytes, encoding: Encoding, message: Open) -> None:
+        connection = self._connections.get(identity)
+        now = self.time()
+        try:
+            caller = None if connection is None else connection.holder.caller
+            ticket = self._admission.verify(message.ticket, caller, now, self._clock())
+            if connection is None:
+                connection = self._connect(identity, encoding, ticket.claims.caller)
+            self._admission.hold(connection.holder, ticket, now)
+        except InterlockError as error:
+            self._refuse(identity, encoding, 0, error.code, error.message)
+        else:
+            self.send(connection, Opened(ticket=ticket.claims.id))
+
+    def _connect(self, identity: bytes, encoding: Encoding, caller: str) -> _Connection:
+        if len(self._connections) >= MAX_CONNECTIONS:
+            self._forget_connections(self.time())
+            if len(self._connections) >= MAX_CONNECTIONS:
+                raise OverloadedError(f"{self._worker} has too many callers; try again later.")
+        connection = _Connection(identity, encoding, Holder(caller))
+        self._connections[identity] = connection
+        return connection
+
+    def _call(self, identity: bytes, encoding: Encoding, call: Call, body: bytes | None) -> None:
+        if call.left_ms <= 0:
+            self.dropped += 1
+            return
+        connection = self._connections.get(identity)
+        now = self.time()
+        try:
+            if connection is None:
+                raise TicketError("wrong_caller")
+            encoding = connection.encoding
+            arguments = self._check(connection, call, body)
+            ticket = self._admission.admit(connection.holder, call, arguments, now)
+        except MalformedError as error:
+            self._refuse(identity, encoding, call.id, "invalid_arguments", error.message)
+            return
+        except InterlockError as error:
+            self._refuse(identity, encoding, call.id, error.code, error.message)
+            return
+        incoming = IncomingCall(self, connection, call, arguments, ticket.claims.turn, now)
+        connection.calls[call.id] = incoming
+        self._handler(incoming)
+
+    def _check(self, connection: _Connection, call: Call, body: bytes | None) -> bytes:
+        if call.generation != self._generation:
+            raise InterlockError(
+                f"This is generation {self._generation} of {self._worker}, not {call.generation}.",
+                code="unavailable",
+            )
+        if body is None:
+            raise MalformedError("The call has no arguments frame.")
+        if call.id in connection.calls or (connection.identity, call.id) in self._outbox:
+            raise MalformedError(f"Call id {call.id} is still in use.")
+        if len(connection.calls) >= MAX_IN_FLIGHT:
+            raise OverloadedError(f"Too many calls to {self._worker} at once; try again later.")
+        return body
+
+    def _cancel(self, identity: bytes, call_id: int) -> None:
+        connection = self._connections.get(identity)
+        if connection is None:
+            return
+        self._outbox.cancel(identity, call_id)
+        call = connection.calls.get(call_id)
+        if call is not None:
+            call.cancel()
+
+    def _refuse(
+        self, identity: bytes, encoding: Encoding, call_id: int, code: str, message: str
+    ) -> None:
+        failure = Failure(id=call_id, code=code, message=_clean(message))
+        if not self._socket.send([identity, encode(failure, encoding)]):
+            self.dropped += 1
+
+    def _lost(self, stream: ResultStream) -> None:
+        self.dropped += 1
+
+    def _sweep(self) -> None:
+        self._sweeper = self._loop.call_later(SWEEP, self._sweep)
+        now = self.time()
+        self._outbox.drop_stalled(now)
+        self._admission.forget(now)
+        # Expired tickets stay known for a while, so that their use is called what it is.
+        self._forget_connections(now - MEMORY)
+
+    def _forget_connections(self, before: float) -> None:
+        receiving = self._outbox.identities
+        for identity, connection in list(self._connections.items()):
+            held = connection.holder.forget_expired(before)
+            if not held and not connection.calls and identity not in receiving:
+                del self._connections[identity]
+
+
+def _clean(text: str) -> str:
+    # Lone surrogates, which a JSON text may contain, cannot be sent.
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
