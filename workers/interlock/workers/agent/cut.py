@@ -16,7 +16,7 @@ _POINTER_MAX: Final = 1 << 10
 
 class _Result(msgspec.Struct):
     content: list[msgspec.Raw] = []
-    structuredContent: msgspec.Raw | None = None  # noqa: N815 - as MCP writes it
+    structuredContent: msgspec.Raw = msgspec.Raw()  # noqa: N815 - as MCP writes it
 
 
 class _Text(msgspec.Struct):
@@ -37,7 +37,7 @@ def shown_result(body: bytes) -> tuple[Any, Any]:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return [text_item("[a result that cannot be read]")], None
     if len(body) <= RESULT_INLINE:
-        return result.content, result.structuredContent
+        return result.content, result.structuredContent if len(result.structuredContent) else None
     return _cut(result.content, len(body)), None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Final
 
 from interlock.bus.errors import BadTurnError
@@ -26,7 +26,7 @@ _ANSWER_MAX: Final = 1 << 20
 class DirectDriver:
     """Runs the calls that the text names and answers with what they returned."""
 
-    async def run(self, turn: TurnContext) -> AsyncIterator[DriverEvent]:
+    async def run(self, turn: TurnContext) -> AsyncGenerator[DriverEvent, None]:
         """Run step after step; within a step, results are told in the order of the calls."""
         try:
             steps = parse(turn.text)

@@ -9,7 +9,7 @@ an exception: every call has an outcome.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -126,7 +126,7 @@ class TurnContext:
 class Driver(Protocol):
     """Decides what a turn does. One driver serves all turns of its agent, several at once."""
 
-    def run(self, turn: TurnContext) -> AsyncIterator[DriverEvent]:
+    def run(self, turn: TurnContext) -> AsyncGenerator[DriverEvent, None]:
         """Yield the turn's events; ends with `Done` or `Error`.
 
         Cancelling the consumer closes the generator; it then has to release what it holds.
@@ -136,7 +136,7 @@ class Driver(Protocol):
 
 class _Texts(msgspec.Struct):
     content: list[dict[str, Any]] = []
-    structuredContent: msgspec.Raw | None = None  # noqa: N815 - as MCP writes it
+    structuredContent: msgspec.Raw = msgspec.Raw()  # noqa: N815 - as MCP writes it
 
 
 def result_text(body: bytes) -> str:
@@ -150,7 +150,7 @@ def result_text(body: bytes) -> str:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return "[a result that cannot be read]"
     parts = [_item_text(item) for item in result.content]
-    if not parts and result.structuredContent is not None:
+    if not parts and len(result.structuredContent):
         parts = [bytes(result.structuredContent).decode("utf-8", "replace")]
     return "\n".join(parts)
 

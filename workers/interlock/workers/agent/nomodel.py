@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from interlock.workers.agent.driver import DriverEvent, Error, TurnContext
 
@@ -14,7 +14,7 @@ class NoModelDriver:
         self._agent = agent
         self._model = model
 
-    async def run(self, turn: TurnContext) -> AsyncIterator[DriverEvent]:
+    async def run(self, turn: TurnContext) -> AsyncGenerator[DriverEvent, None]:
         """Yield the one error."""
         where = f"[agents.{self._agent}]"
         if self._model:

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+
+from interlock.bus.names import CapabilityName, wire_name
+from interlock.bus.records import OfferRow
+from interlock.workers.agent.offer import Offer
+
+
+def row(name: str) -> OfferRow:
+    parsed = CapabilityName.parse(name)
+    return OfferRow(
+        name=name, wire=wire_name(parsed), worker=str(parsed.worker), local=parsed.name or name
+    )
+
+
+OFFER = Offer(
+    row(name)
+    for name in ("mcp:git/git_status", "mcp:git/git_log", "mcp:a/run_shell", "mcp:b/RunShell")
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("mcp:git/git_status", "mcp:git/git_status"),
+        ("mcp__git__git_status", "mcp:git/git_status"),
+        ("git-status", "mcp:git/git_status"),
+        ("GitStatus", "mcp:git/git_status"),
+        ("default:git_log", "mcp:git/git_log"),
+        ("mcp:b/run-shell", "mcp:b/RunShell"),
+    ],
+)
+def test_a_spelling_that_fits_one_capability_is_found(text: str, name: str) -> None:
+    found = OFFER.find(text)
+    assert isinstance(found, OfferRow)
+    assert found.name == name
+
+
+def test_what_fits_two_is_refused_with_both() -> None:
+    assert OFFER.find("run_shell") == ("mcp:a/run_shell", "mcp:b/RunShell")
+
+
+def test_a_source_that_is_named_never_means_another() -> None:
+    assert not isinstance(OFFER.find("mcp:c/run_shell"), OfferRow)
+
+
+def test_an_update_adds_replaces_and_takes_away() -> None:
+    offer = Offer([row("mcp:git/git_status"), row("mcp:a/x")])
+    live = offer.rows
+    offer.update([row("mcp:a/y")], removed=["mcp:a/x", "mcp:never/there"])
+    assert list(live) == ["mcp:git/git_status", "mcp:a/y"]
+    assert offer.find("mcp__a__x") != row("mcp:a/x")
+    assert offer.find("y") == row("mcp:a/y")

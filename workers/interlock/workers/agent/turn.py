@@ -1,0 +1,264 @@
+"""Runs one turn: the driver's events become items and calls, until the turn has one end."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from interlock.bus import events
+from interlock.bus.channel import DataEdge
+from interlock.bus.errors import TicketError
+from interlock.bus.messages import OfferUpdate, TurnDispatch
+from interlock.bus.records import OfferRow, Target
+from interlock.workers.agent import driver as drive
+from interlock.workers.agent.cut import failure_body, shown_arguments, shown_result
+from interlock.workers.agent.edges import EdgePool, TurnTickets
+from interlock.workers.agent.items import ItemSink
+from interlock.workers.agent.offer import Offer
+from interlock.workers.agent.tickets import TicketDesk
+
+GRANT_PATIENCE: Final = 310.0
+"""Seconds to wait for the right to a call outside the turn's tickets: approvals take 300."""
+
+End = events.TurnCompleted | events.TurnFailed | events.TurnCancelled
+
+
+@dataclass(frozen=True, slots=True)
+class AgentView:
+    """What the turns of an agent know of it."""
+
+    name: str
+    model: str
+    max_steps: int
+    driver: drive.Driver
+
+
+class TurnRun:
+    """One turn. `run` is called once; the other methods may be called while it runs."""
+
+    def __init__(
+        self,
+        dispatch: TurnDispatch,
+        text: str,
+        agent: AgentView,
+        sink: ItemSink,
+        pool: EdgePool,
+        desk: TicketDesk,
+    ) -> None:
+        self.turn = dispatch.turn
+        self._dispatch = dispatch
+        self._agent = agent
+        self._sink = sink
+        self._pool = pool
+        self._desk = desk
+        self._offer = Offer(dispatch.offer)
+        self._context = drive.TurnContext(
+            turn=dispatch.turn,
+            session=dispatch.session,
+            text=text,
+            unattended=dispatch.unattended,
+            offer=self._offer.rows,
+        )
+        self._steps = 0
+        self._said: list[str] = []
+        self._tickets: TurnTickets | None = None
+        self._clock: asyncio.Timeout | None = None
+        self._code: Literal["", "cancelled", "deadline"] = ""
+
+    async def run(self) -> None:
+        """Run the turn to its end; the last item put is its terminal one, whatever happens."""
+        offered = len(self._offer.rows)
+        agent = self._agent
+        self._sink.put(events.TurnStarted(agent=agent.name, model=agent.model, offered=offered))
+        seconds = self._dispatch.deadline_ms / 1000
+        try:
+            async with asyncio.timeout(0 if self._code else seconds) as self._clock:
+                end = await self._work()
+        except TimeoutError:
+            if self._code == "cancelled":
+                end = events.TurnCancelled()
+            else:
+                end = events.TurnFailed(
+                    code="deadline",
+                    message=f"The turn did not end within its {seconds:g} s; give it a longer "
+                    "--deadline.",
+                )
+        self._sink.put(end)
+
+    def cancel(self, code: Literal["cancelled", "deadline"]) -> None:
+        """End the turn now; its calls in flight are cancelled at their servers."""
+        if self._code:
+            return
+        self._code = code
+        if self._clock is not None and not self._clock.expired():
+            self._clock.reschedule(asyncio.get_running_loop().time())
+
+    def update(self, update: OfferUpdate) -> None:
+        """Take over a change of the offer."""
+        self._offer.update(update.rows, update.removed)
+        if self._tickets is not None:
+            self._tickets.update(update.targets)
+
+    def gone(self, worker: str, generation: int) -> None:
+        """Forget the targets of a generation that ended."""
+        if self._tickets is not None:
+            self._tickets.gone(worker, generation)
+
+    async def _work(self) -> End:
+        async with asyncio.TaskGroup() as group:
+            self._tickets = TurnTickets(self.turn, self._pool, self._desk, group)
+            self._tickets.update(self._dispatch.targets)
+            calls: list[asyncio.Task[None]] = []
+            end: End | None = None
+            async with aclosing(self._agent.driver.run(self._context)) as stream:
+                async for event in stream:
+                    if isinstance(event, drive.ToolCalls):
+                        end = self._step(event, group, calls)
+                    else:
+                        end = self._tell(event)
+                    if end is not None:
+                        break
+            for call in calls:
+                call.cancel()
+            self._tickets.close()
+        return end or events.TurnFailed(code="bad_turn", message="The agent gave no answer.")
+
+    def _tell(self, event: drive.DriverEvent) -> End | None:
+        """Put the item of a driver's event; returns the turn's end if the event is one."""
+        match event:
+            case drive.TextDelta(text):
+                self._said.append(text)
+                self._sink.put(events.TextDelta(text=text))
+            case drive.Usage(read, written):
+                self._sink.put(events.Usage(input_tokens=read, output_tokens=written))
+            case drive.OwnToolCall(call, capability, arguments):
+                self._sink.put(events.ToolCall(id=call, capability=capability, arguments=arguments))
+            case drive.OwnToolResult(call, outcome):
+                self._sink.put(_result_item(call, outcome))
+            case drive.Done(text):
+                return events.TurnCompleted(text="".join(self._said) if text is None else text)
+            case drive.Error(code, message):
+                return events.TurnFailed(code=code, message=message)
+            case _:
+                pass
+        return None
+
+    def _step(
+        self,
+        step: drive.ToolCalls,
+        group: asyncio.TaskGroup,
+        calls: list[asyncio.Task[None]],
+    ) -> End | None:
+        """Start the calls of a step, or end the turn if it is one too many."""
+        self._steps += 1
+        limit = self._agent.max_steps
+        if self._steps > limit:
+            return events.TurnFailed(
+                code="max_steps",
+                message=f"The turn wanted more than {limit} steps; "
+                f"raise max_steps under [agents.{self._agent.name}].",
+            )
+        calls[:] = [call for call in calls if not call.done()]
+        for request in step.calls:
+            row = self._offer.find(request.name)
+            known = row if isinstance(row, OfferRow) else None
+            self._sink.put(
+                events.ToolCall(
+                    id=request.id,
+                    capability=known.name if known else request.name,
+                    arguments=shown_arguments(request.arguments, not request.problem),
+                    tier=known.tier if known else "monitor",
+                )
+            )
+            calls.append(group.create_task(self._call(request, row)))
+        return None
+
+    async def _call(self, request: drive.ToolRequest, row: OfferRow | tuple[str, ...]) -> None:
+        """Run one call and tell its outcome, also when the turn ends before it."""
+        started = asyncio.get_running_loop().time()
+        try:
+            outcome = await self._outcome(request, row)
+        except asyncio.CancelledError:
+            spent = (asyncio.get_running_loop().time() - started) * 1000
+            outcome = _failure("cancelled", "The turn ended before the call.", spent)
+            self._sink.put(_result_item(request.id, outcome))
+            request.result.cancel()
+            raise
+        self._sink.put(_result_item(request.id, outcome))
+        if not request.result.done():
+            request.result.set_result(outcome)
+
+    async def _outcome(
+        self, request: drive.ToolRequest, row: OfferRow | tuple[str, ...]
+    ) -> drive.Outcome:
+        if request.problem:
+            return _failure("invalid_arguments", f"{request.name}: {request.problem}.")
+        assert self._tickets is not None
+        try:
+            if isinstance(row, OfferRow):
+                way = await self._tickets.open(row.worker, row.timeout)
+                if way is not None:
+                    edge, ticket = way
+                    return await _ask(edge, ticket, row, request.arguments)
+            return await self._outside(request, row)
+        except TicketError as error:
+            return _failure(error.code, error.message)
+
+    async def _outside(
+        self, request: drive.ToolRequest, row: OfferRow | tuple[str, ...]
+    ) -> drive.Outcome:
+        """Ask the supervisor for the right to one call that no held ticket covers."""
+        name = row.name if isinstance(row, OfferRow) else request.name
+        near = () if isinstance(row, OfferRow) else row
+        grant = await self._desk.ask(
+            self.turn, capability=name, arguments=request.arguments, patience=GRANT_PATIENCE
+        )
+        if grant is None:
+            return _failure("unavailable", f"{name}: the supervisor did not answer.")
+        if grant.row is None or grant.target is None:
+            return _refusal(name, grant.code or "unavailable", grant.message, near)
+        return await self._lent(grant.row, grant.target, request.arguments)
+
+    async def _lent(self, row: OfferRow, target: Target, arguments: bytes) -> drive.Outcome:
+        assert self._tickets is not None
+        way = self._tickets.lend(target)
+        if way is None:
+            return _failure("worker_died", f"{row.worker} ended before the call reached it.")
+        return await _ask(*way, row, arguments)
+
+
+async def _ask(edge: DataEdge, ticket: str, row: OfferRow, arguments: bytes) -> drive.Outcome:
+    """Make one call over a connection. Cancelling this tells the server."""
+    answer = await edge.call(row.local, arguments, row.timeout, row.timeout_max, ticket=ticket)
+    if answer.body is None:
+        message = answer.message or f"{row.name} ended as {answer.outcome}."
+        if answer.may_have_run:
+            message += " It may have run."
+        return _failure(answer.outcome, message, answer.duration_ms)
+    return drive.Outcome(answer.outcome, answer.body, answer.message, answer.duration_ms)
+
+
+def _refusal(name: str, code: str, message: str, near: tuple[str, ...]) -> drive.Outcome:
+    """Return the outcome of a name that may not be called, with what it may have meant."""
+    text = message or f"{name}: {code.replace('_', ' ')}."
+    if code == "not_found" and near:
+        text = f"{text.rstrip()} Close names: {', '.join(near)}."
+    failure = _failure(code, text)
+    return drive.Outcome(code, failure.body, text, candidates=near)
+
+
+def _failure(code: str, message: str, duration_ms: float = 0.0) -> drive.Outcome:
+    return drive.Outcome(code, failure_body(message), message, duration_ms)
+
+
+def _result_item(call: str, outcome: drive.Outcome) -> events.ToolResult:
+    content, structured = shown_result(outcome.body)
+    return events.ToolResult(
+        id=call,
+        outcome=outcome.outcome,
+        content=content,
+        structured=structured,
+        duration_ms=round(outcome.duration_ms, 3),
+    )
