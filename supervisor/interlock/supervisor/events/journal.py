@@ -1,73 +1,418 @@
-"""The journal: turns, items and calls on disk, written by a thread that nobody waits for."""
+"""The journal: turns, items and calls on disk, written by a thread that nobody waits for.
+
+Operations wait in one queue in memory and are taken from it in order, in batches. A batch that the
+disk refuses goes back to the head of the queue; the journal is then *degraded*: nobody waits for
+commits any more, the trouble stands under needs attention, and every few seconds the writer tries
+again with all that memory still holds.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+import sqlite3
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Final, TypeVar
 
-from interlock.supervisor.events.journalrows import CallRow, TurnRow
+import msgspec
+
+from interlock.bus.errors import JournalError
+from interlock.supervisor.events import journalfile
+from interlock.supervisor.events.journalfile import DamagedJournalError
+from interlock.supervisor.events.journalrows import (
+    UNFINISHED,
+    AddItems,
+    CallRow,
+    LoseCalls,
+    Operation,
+    PutCalls,
+    PutTurn,
+    TurnRow,
+)
 from interlock.supervisor.events.ports import Attention
+
+T = TypeVar("T")
+FULL: Final = "journal_full"
+SLOW: Final = "journal_slow"
+DAMAGED: Final = "journal_damaged"
+LOST: Final = "journal_items_lost"
+
+
+class JournalBounds(msgspec.Struct, frozen=True, kw_only=True):
+    """How much the journal keeps and how long it waits; sizes in bytes, times in seconds."""
+
+    turns: int = 1_000
+    size: int = 512 << 20
+    """Of all items on the disk."""
+    calls: int = 10_000
+    """Calls that belong to no turn."""
+    prune_every: int = 100
+    """Ended turns between two prunings."""
+    commit: float = 2.0
+    """How long an accept or end waits for the disk before it goes on without it."""
+    read: float = 10.0
+    linger: float = 0.05
+    """How long items and calls may wait for more of their kind."""
+    retry: float = 5.0
+    """Between two attempts on a disk that refused."""
+    batch: int = 4 << 20
+    backlog: int = 256 << 20
+    """Of memory for what is not on the disk yet; beyond it the oldest items are given up."""
+    close: float = 3.0
 
 
 class Journal:
     """Writes in its own thread, reads in another; no method blocks the event loop.
 
-    The futures of `accept_turn` and `end_turn` always resolve, within `deadline` seconds: True once
-    the row is on the disk, False when it is only in memory so far (disk full, read-only, slow).
+    The futures of `accept_turn` and `end_turn` always resolve, within `bounds.commit` seconds: True
+    once the row is on the disk, False when it is only in memory so far (disk full, slow).
     """
 
-    def __init__(self, path: Path, epoch: str, attention: Attention) -> None:
-        raise NotImplementedError
+    def __init__(
+        self, path: Path, epoch: str, attention: Attention, bounds: JournalBounds | None = None
+    ) -> None:
+        self.path = path
+        self.epoch = epoch
+        self._attention = attention
+        self._bounds = bounds or JournalBounds()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._reader: ThreadPoolExecutor | None = None
+        self._thread: threading.Thread | None = None
+        # Shared with the writer, under the condition's lock.
+        self._wake = threading.Condition()
+        self._queue: deque[Operation] = deque()
+        self._bytes = 0
+        self._urgent = 0
+        self._pending: Counter[str] = Counter()
+        self._stored: set[str] = set()
+        self._given_up: set[str] = set()
+        self._degraded = False
+        self._closing = False
+        # The writer's own.
+        self._connection: sqlite3.Connection | None = None
+        self._ended = self._bounds.prune_every
+        # The loop's own.
+        self._slow = False
+
+    @property
+    def degraded(self) -> bool:
+        """Whether the disk refused the last batch."""
+        return self._degraded
 
     async def open(self) -> tuple[TurnRow, ...]:
         """Start both threads; returns the turns that the supervisor before left unfinished."""
-        raise NotImplementedError
+        self._loop = asyncio.get_running_loop()
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="journal-reader")
+        opened: asyncio.Future[tuple[TurnRow, ...]] = self._loop.create_future()
+        self._thread = threading.Thread(
+            target=self._write_forever, args=(opened,), name="journal-writer", daemon=True
+        )
+        self._thread.start()
+        try:
+            async with asyncio.timeout(self._bounds.read):
+                return await opened
+        except TimeoutError:
+            self._trouble(JournalError("The disk of the journal does not answer."))
+            return ()
+
+    # --- in the event loop ---
 
     def accept_turn(self, row: TurnRow) -> asyncio.Future[bool]:
         """Store a new turn."""
-        raise NotImplementedError
+        return self._commit(row)
 
     def change_turn(self, row: TurnRow) -> None:
         """Store a change that nobody waits for (running)."""
-        raise NotImplementedError
+        self._put(PutTurn(row))
 
     def end_turn(self, row: TurnRow) -> asyncio.Future[bool]:
         """Store a turn's end."""
-        raise NotImplementedError
+        return self._commit(row)
 
     def append_items(self, turn: str, offset: int, items: Sequence[bytes]) -> None:
         """Store items in order, the first at `offset`."""
-        raise NotImplementedError
+        if items:
+            self._put(AddItems(turn, offset, tuple(items)))
 
     def add_calls(self, calls: Sequence[CallRow]) -> None:
         """Store starts and ends of calls."""
-        raise NotImplementedError
+        if calls:
+            self._put(PutCalls(tuple(calls)))
 
     def lose_calls(self, worker: str, generation: int) -> None:
         """Mark what that generation left without an end: worker_died, may_have_run."""
-        raise NotImplementedError
+        self._put(LoseCalls(worker, generation))
 
     def holds(self, turn: str) -> bool:
-        """Whether everything of that turn is on the disk, so that memory may forget it."""
-        raise NotImplementedError
+        """Whether all of that turn is on the disk or was given up, so that memory may forget it."""
+        with self._wake:
+            return (turn in self._stored or turn in self._given_up) and not self._pending[turn]
+
+    def forgotten(self, turn: str) -> None:
+        """Memory has forgotten that turn: from now on the disk alone knows it."""
+        with self._wake:
+            self._stored.discard(turn)
+            self._given_up.discard(turn)
+
+    def _commit(self, row: TurnRow) -> asyncio.Future[bool]:
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[bool] = loop.create_future()
+        if self._degraded or self._closing or self._thread is None:
+            self._put(PutTurn(row))
+            done.set_result(False)
+            return done
+        timer = loop.call_later(self._bounds.commit, self._late, done)
+        done.add_done_callback(lambda _: timer.cancel())
+        self._put(PutTurn(row, done))
+        return done
+
+    def _late(self, done: asyncio.Future[bool]) -> None:
+        if not done.done():
+            done.set_result(False)
+            self._slow = True
+            self._attention(
+                SLOW,
+                "The disk of the journal is slow: turns go on before they are stored.",
+                f"Check the disk that has {self.path}.",
+            )
+
+    def _put(self, operation: Operation) -> None:
+        given_up = False
+        with self._wake:
+            self._queue.append(operation)
+            self._count(operation, 1)
+            while self._bytes > self._bounds.backlog and self._give_up():
+                given_up = True
+            self._wake.notify()
+        if given_up:
+            self._attention(
+                LOST,
+                "The journal could not be written for so long that the oldest items were given up.",
+                f"Free space on the disk that has {self.path}.",
+            )
+
+    def _count(self, operation: Operation, sign: int) -> None:
+        self._bytes += sign * operation.cost
+        if isinstance(operation, PutTurn) and operation.done is not None:
+            self._urgent += sign
+        if operation.turn:
+            self._pending[operation.turn] += sign
+            if not self._pending[operation.turn]:
+                del self._pending[operation.turn]
+
+    def _give_up(self) -> bool:
+        for n, operation in enumerate(self._queue):
+            if not isinstance(operation, PutTurn):
+                del self._queue[n]
+                self._count(operation, -1)
+                if operation.turn:
+                    self._given_up.add(operation.turn)
+                return True
+        return False
 
     async def turns(self, limit: int) -> list[TurnRow]:
-        """The newest turns on the disk, newest first."""
-        raise NotImplementedError
+        """The newest turns on the disk, newest first. Raises JournalError."""
+        return await self._read(lambda: journalfile.read_turns(self.path, self.epoch, limit))
 
     async def turn(self, turn: str) -> TurnRow | None:
-        """One turn, if the disk has it."""
-        raise NotImplementedError
+        """One turn, if the disk has it. Raises JournalError."""
+        return await self._read(lambda: journalfile.read_turn(self.path, self.epoch, turn))
 
     async def items(self, turn: str) -> list[bytes]:
-        """All items of a turn that are on the disk, in order and without a gap."""
-        raise NotImplementedError
+        """All items of a turn that are on the disk, up to the first gap. Raises JournalError."""
+        return await self._read(lambda: journalfile.read_items(self.path, turn))
 
     async def calls(self, turn: str) -> list[CallRow]:
-        """The calls of a turn, oldest first."""
-        raise NotImplementedError
+        """The calls of a turn, oldest first. Raises JournalError."""
+        return await self._read(lambda: journalfile.read_calls(self.path, self.epoch, turn))
+
+    async def _read(self, query: Callable[[], T]) -> T:
+        if self._reader is None or self._closing:
+            raise JournalError("The journal is closed.")
+        try:
+            async with asyncio.timeout(self._bounds.read):
+                return await asyncio.get_running_loop().run_in_executor(self._reader, query)
+        except TimeoutError as error:
+            raise JournalError("The disk of the journal does not answer; try again.") from error
+        except (sqlite3.Error, OSError) as error:
+            raise JournalError(f"The journal cannot be read ({error}).") from error
 
     async def close(self) -> None:
         """Write what is queued (bounded) and end both threads."""
-        raise NotImplementedError
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+        if self._thread is not None and self._reader is not None:
+            thread, reader = self._thread, self._reader
+            await asyncio.get_running_loop().run_in_executor(
+                reader, thread.join, self._bounds.close
+            )
+            reader.shutdown(wait=False, cancel_futures=True)
+
+    # --- in the writer's thread ---
+
+    def _write_forever(self, opened: asyncio.Future[tuple[TurnRow, ...]]) -> None:
+        self._tell(_resolve, opened, self._connect_and_interrupt())
+        while batch := self._take():
+            self._write(batch)
+            if self._closing and self._degraded:
+                break
+        journalfile.close(self._connection)
+        self._connection = None
+
+    def _take(self) -> list[Operation]:
+        """The next batch; waits for one. Empty: closing, and nothing is left."""
+        with self._wake:
+            if self._degraded and not self._closing:
+                self._wake.wait_for(lambda: self._closing, self._bounds.retry)
+            self._wake.wait_for(lambda: self._queue or self._closing)
+            if not self._urgent and not self._closing:
+                self._wake.wait_for(lambda: self._urgent or self._closing, self._bounds.linger)
+            batch: list[Operation] = []
+            size = 0
+            while self._queue and size < self._bounds.batch:
+                batch.append(self._queue.popleft())
+                size += batch[-1].cost
+            return batch
+
+    def _write(self, batch: list[Operation]) -> None:
+        try:
+            if self._connection is None:
+                self._connect_and_interrupt(again=True)
+            if self._connection is None:
+                raise JournalError("The journal cannot be opened.")
+            self._apply(self._connection, batch)
+        except JournalError as error:
+            self._put_back(batch, error)
+            return
+        acknowledged = [operation.done for operation in batch if isinstance(operation, PutTurn)]
+        with self._wake:
+            for operation in batch:
+                self._count(operation, -1)
+                if isinstance(operation, PutTurn) and operation.row.state not in UNFINISHED:
+                    self._stored.add(operation.turn)
+                    self._ended += 1
+            recovered, self._degraded = self._degraded, False
+        self._tell(self._acknowledge, acknowledged, recovered)
+        self._prune()
+
+    def _apply(self, connection: sqlite3.Connection, batch: Sequence[Operation]) -> None:
+        durable = any(isinstance(operation, PutTurn) for operation in batch)
+        try:
+            journalfile.apply(connection, self.epoch, batch, durable=durable)
+        except (sqlite3.Error, ValueError, OverflowError) as error:
+            if not journalfile.is_bad_row(error):
+                raise journalfile.translate(error) from error
+            if len(batch) > 1:
+                # One value that SQLite cannot store must not keep out all others.
+                for operation in batch:
+                    self._apply(connection, (operation,))
+
+    def _put_back(self, batch: list[Operation], error: JournalError) -> None:
+        journalfile.close(self._connection)
+        self._connection = None
+        if isinstance(error, DamagedJournalError):
+            self._move_aside(error)
+        with self._wake:
+            self._queue.extendleft(reversed(batch))
+            # Who waits goes on without the disk; the rows stay in the queue.
+            waiting = [op.done for op in self._queue if isinstance(op, PutTurn)]
+            self._degraded = True
+        self._tell(self._refuse, waiting, error)
+
+    def _connect_and_interrupt(self, *, again: bool = False) -> tuple[TurnRow, ...]:
+        for _ in range(2):
+            try:
+                self._connection = journalfile.connect(self.path)
+                return journalfile.interrupt(self._connection, self.epoch, time.time())
+            except DamagedJournalError as error:
+                self._drop_connection()
+                self._move_aside(error)
+            except sqlite3.Error as error:
+                self._drop_connection()
+                self._fail_open(journalfile.translate(error), again=again)
+                return ()
+            except JournalError as error:
+                self._fail_open(error, again=again)
+                return ()
+        return ()
+
+    def _fail_open(self, error: JournalError, *, again: bool) -> None:
+        if again:
+            raise error
+        with self._wake:
+            self._degraded = True
+        self._tell(self._trouble, error)
+
+    def _drop_connection(self) -> None:
+        journalfile.close(self._connection)
+        self._connection = None
+
+    def _move_aside(self, error: DamagedJournalError) -> None:
+        try:
+            kept = journalfile.move_aside(self.path, int(time.time()))
+        except OSError as failure:
+            self._tell(self._trouble, journalfile.translate(failure))
+            return
+        with self._wake:
+            self._stored.clear()
+        self._tell(
+            self._attention,
+            DAMAGED,
+            f"{error.message} A new journal was begun; the old file is kept as {kept}.",
+            f"Look at {kept}, or delete it.",
+        )
+
+    def _prune(self) -> None:
+        if self._connection is None or self._ended < self._bounds.prune_every:
+            return
+        self._ended = 0
+        bounds = self._bounds
+        # If the disk refuses, the next batch notices; nothing depends on the pruning.
+        with contextlib.suppress(sqlite3.Error):
+            journalfile.prune(
+                self._connection, turns=bounds.turns, size=bounds.size, calls=bounds.calls
+            )
+
+    def _tell(self, function: Callable[..., object], *values: object) -> None:
+        if self._loop is not None:
+            # A closed loop: the supervisor is gone, and with it everybody who waited.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(function, *values)
+
+    # --- back in the event loop ---
+
+    def _acknowledge(self, waiting: list[asyncio.Future[bool] | None], recovered: bool) -> None:
+        for done in waiting:
+            if done is not None:
+                _resolve(done, True)
+        if recovered:
+            self._attention(FULL, "", "", clear=True)
+        if self._slow:
+            self._slow = False
+            self._attention(SLOW, "", "", clear=True)
+
+    def _refuse(self, waiting: list[asyncio.Future[bool] | None], error: JournalError) -> None:
+        self._trouble(error)
+        for done in waiting:
+            if done is not None:
+                _resolve(done, False)
+
+    def _trouble(self, error: JournalError) -> None:
+        self._attention(
+            FULL,
+            f"{error.message} Turns go on, but only in memory: what runs now would be lost with "
+            "the supervisor.",
+            f"Free space on the disk that has {self.path}, or make it writable; it is tried again "
+            "by itself.",
+        )
+
+
+def _resolve(future: asyncio.Future[T], value: T) -> None:
+    if not future.done():
+        future.set_result(value)

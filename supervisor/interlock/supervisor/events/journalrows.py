@@ -1,8 +1,15 @@
-"""What the journal stores, as records."""
+"""What the journal stores: rows, and the operations that its writer applies in order."""
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
 import msgspec
+
+UNFINISHED: Final = ("accepted", "running")
+"""States of a turn that has not ended."""
 
 
 class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,3 +42,65 @@ class CallRow(msgspec.Struct, frozen=True, kw_only=True):
     started: float = 0.0
     may_have_run: bool = False
     """The call was under way when its worker or the supervisor died."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PutTurn:
+    """Insert a turn or replace what is known about it."""
+
+    row: TurnRow
+    done: asyncio.Future[bool] | None = None
+
+    @property
+    def turn(self) -> str:
+        """The turn that this operation belongs to."""
+        return self.row.turn
+
+    @property
+    def cost(self) -> int:
+        """Bytes that it holds in memory, about."""
+        return 200 + len(self.row.text)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AddItems:
+    """Store items, the first at `offset`."""
+
+    turn: str
+    offset: int
+    items: tuple[bytes, ...]
+
+    @property
+    def cost(self) -> int:
+        """Bytes that it holds in memory, about."""
+        return 200 + sum(map(len, self.items))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PutCalls:
+    """Insert calls or replace what is known about them."""
+
+    calls: tuple[CallRow, ...]
+    turn: str = ""
+
+    @property
+    def cost(self) -> int:
+        """Bytes that it holds in memory, about."""
+        return 300 * len(self.calls)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoseCalls:
+    """Mark the calls of a dead generation that have no end."""
+
+    worker: str
+    generation: int
+    turn: str = ""
+
+    @property
+    def cost(self) -> int:
+        """Bytes that it holds in memory, about."""
+        return 200
+
+
+Operation = PutTurn | AddItems | PutCalls | LoseCalls

@@ -1,0 +1,341 @@
+"""The SQLite file of the journal: schema, transactions, queries; no threads and no queue."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from interlock.bus.errors import JournalError
+from interlock.supervisor.events.journalrows import (
+    UNFINISHED,
+    AddItems,
+    CallRow,
+    LoseCalls,
+    Operation,
+    PutCalls,
+    PutTurn,
+    TurnRow,
+)
+
+SCHEMA: Final = 1
+"""Number of the schema below, in the file's user_version."""
+CHECKED_BYTES: Final = 64 << 20
+"""Files up to this size are checked page by page when opened."""
+BUSY_SECONDS: Final = 2.0
+_DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_CREATE: Final = """
+CREATE TABLE turns (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, turn TEXT NOT NULL UNIQUE, epoch TEXT NOT NULL,
+  agent TEXT NOT NULL, session TEXT NOT NULL, state TEXT NOT NULL, text TEXT NOT NULL,
+  started REAL, ended REAL, code TEXT NOT NULL, message TEXT NOT NULL,
+  unattended INTEGER NOT NULL, bytes INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE items (
+  turn TEXT NOT NULL, offset INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (turn, offset));
+CREATE TABLE calls (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, epoch TEXT NOT NULL, worker TEXT NOT NULL,
+  generation INTEGER NOT NULL, call TEXT NOT NULL, capability TEXT NOT NULL, caller TEXT NOT NULL,
+  turn TEXT NOT NULL, outcome TEXT NOT NULL, duration_ms REAL, started REAL,
+  may_have_run INTEGER NOT NULL, UNIQUE (epoch, worker, generation, call));
+CREATE INDEX calls_of_turn ON calls (turn);
+CREATE INDEX unfinished_calls ON calls (outcome) WHERE outcome = '';
+"""
+_PUT_TURN: Final = """
+INSERT INTO turns (turn, epoch, agent, session, state, text, started, ended, code, message,
+  unattended) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (turn) DO UPDATE SET state = excluded.state, ended = excluded.ended,
+  code = excluded.code, message = excluded.message
+"""
+_PUT_CALL: Final = """
+INSERT INTO calls (epoch, worker, generation, call, capability, caller, turn, outcome, duration_ms,
+  started, may_have_run) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (epoch, worker, generation, call) DO UPDATE SET outcome = excluded.outcome,
+  duration_ms = excluded.duration_ms, may_have_run = excluded.may_have_run
+  WHERE excluded.outcome != ''
+"""
+_TURN_COLUMNS: Final = (
+    "turn, agent, session, state, text, started, ended, code, message, unattended, epoch"
+)
+_CALL_COLUMNS: Final = (
+    "worker, generation, call, capability, caller, turn, outcome, duration_ms, started, "
+    "may_have_run, epoch"
+)
+
+
+class DamagedJournalError(JournalError):
+    """The file is no journal that can be used: corrupt, or written by a newer version."""
+
+    code = "journal_damaged"
+
+
+def translate(error: Exception) -> JournalError:
+    """The error of ours for one of SQLite's or of the file system's."""
+    code = getattr(error, "sqlite_errorcode", 0) or 0
+    if (code & 0xFF) in _DAMAGED:
+        return DamagedJournalError(f"The journal file is damaged ({error}).")
+    return JournalError(f"The journal cannot be written ({error}).")
+
+
+def is_bad_row(error: Exception) -> bool:
+    """Whether an error comes from the values of one row and not from the file or the disk."""
+    rows = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError)
+    return isinstance(error, (*rows, sqlite3.ProgrammingError, ValueError, OverflowError))
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open the file for writing, create or migrate it.
+
+    Raises JournalError when the disk does not allow it, DamagedJournalError when the file itself is
+    the problem and has to be moved aside.
+    """
+    connection: sqlite3.Connection | None = None
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+        _prepare(connection, path)
+    except (sqlite3.Error, OSError) as error:
+        close(connection)
+        raise translate(error) from error
+    except JournalError:
+        close(connection)
+        raise
+    return connection
+
+
+def close(connection: sqlite3.Connection | None) -> None:
+    """Close a connection, whatever state its file is in."""
+    if connection is not None:
+        try:
+            connection.close()
+        except sqlite3.Error:
+            return
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if version > SCHEMA:
+        raise DamagedJournalError(
+            f"The journal was written by a newer Interlock (schema {version}, this one has "
+            f"{SCHEMA})."
+        )
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA journal_size_limit = 16777216")
+    if path.stat().st_size <= CHECKED_BYTES:
+        found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if found != "ok":
+            raise DamagedJournalError(f"The journal file is damaged ({found}).")
+    if version == 0:
+        connection.executescript(f"BEGIN;{_CREATE}PRAGMA user_version = {SCHEMA};COMMIT;")
+
+
+def interrupt(connection: sqlite3.Connection, epoch: str, now: float) -> tuple[TurnRow, ...]:
+    """End what an earlier supervisor left unfinished; returns those turns, oldest first."""
+    marks = ", ".join("?" * len(UNFINISHED))
+    with _transaction(connection, durable=True):
+        found = connection.execute(
+            f"SELECT {_TURN_COLUMNS} FROM turns WHERE state IN ({marks}) AND epoch != ? "
+            "ORDER BY id",
+            (*UNFINISHED, epoch),
+        ).fetchall()
+        connection.execute(
+            "UPDATE turns SET state = 'interrupted', code = 'interrupted', ended = ? "
+            f"WHERE state IN ({marks}) AND epoch != ?",
+            (now, *UNFINISHED, epoch),
+        )
+        connection.execute(
+            "UPDATE calls SET outcome = 'worker_died', may_have_run = 1 "
+            "WHERE outcome = '' AND epoch != ?",
+            (epoch,),
+        )
+    return tuple(_turn(row, epoch) for row in found)
+
+
+def apply(
+    connection: sqlite3.Connection, epoch: str, operations: Sequence[Operation], *, durable: bool
+) -> None:
+    """Apply operations in one transaction: all or none. Raises what SQLite raises."""
+    with _transaction(connection, durable=durable):
+        for operation in operations:
+            _apply_one(connection, epoch, operation)
+
+
+def _apply_one(connection: sqlite3.Connection, epoch: str, operation: Operation) -> None:
+    match operation:
+        case PutTurn(row):
+            connection.execute(
+                _PUT_TURN,
+                (
+                    *(row.turn, epoch, row.agent, row.session, row.state, row.text, row.started),
+                    *(row.ended, row.code, row.message, row.unattended),
+                ),
+            )
+        case AddItems(turn, offset, items):
+            connection.executemany(
+                "INSERT OR IGNORE INTO items (turn, offset, body) VALUES (?, ?, ?)",
+                [(turn, offset + n, item) for n, item in enumerate(items)],
+            )
+            connection.execute(
+                "UPDATE turns SET bytes = bytes + ? WHERE turn = ?", (sum(map(len, items)), turn)
+            )
+        case PutCalls(calls):
+            connection.executemany(
+                _PUT_CALL,
+                [
+                    (
+                        *(epoch, call.worker, call.generation, call.call, call.capability),
+                        *(call.caller, call.turn, call.outcome, call.duration_ms, call.started),
+                        call.may_have_run,
+                    )
+                    for call in calls
+                ],
+            )
+        case LoseCalls(worker, generation):
+            connection.execute(
+                "UPDATE calls SET outcome = 'worker_died', may_have_run = 1 WHERE outcome = '' "
+                "AND epoch = ? AND worker = ? AND generation = ?",
+                (epoch, worker, generation),
+            )
+
+
+def prune(connection: sqlite3.Connection, *, turns: int, size: int, calls: int) -> None:
+    """Forget the oldest ended turns beyond `turns` or `size` bytes, and calls of no turn.
+
+    The newest ended turn always stays. Raises what SQLite raises.
+    """
+    with _transaction(connection, durable=False):
+        kept = total = 0
+        gone = []
+        rows = connection.execute(
+            "SELECT turn, bytes + length(text) FROM turns WHERE state NOT IN (?, ?) "
+            "ORDER BY id DESC",
+            UNFINISHED,
+        )
+        for turn, held in rows.fetchall():
+            kept += 1
+            total += held
+            if kept > 1 and (kept > turns or total > size):
+                gone.append((turn,))
+        for table in ("items", "calls", "turns"):
+            connection.executemany(f"DELETE FROM {table} WHERE turn = ?", gone)
+        connection.execute(
+            "DELETE FROM calls WHERE turn = '' AND id <= (SELECT max(id) FROM calls) - ?", (calls,)
+        )
+    connection.execute("PRAGMA incremental_vacuum(4096)").fetchall()
+
+
+class _transaction:  # noqa: N801 - reads as a statement
+    """Begin and commit, or roll back; `durable`: on the disk when the block is left."""
+
+    def __init__(self, connection: sqlite3.Connection, *, durable: bool) -> None:
+        self._connection = connection
+        self._durable = durable
+
+    def __enter__(self) -> None:
+        # In WAL mode FULL syncs the log at each commit, and with it everything before.
+        level = "FULL" if self._durable else "NORMAL"
+        self._connection.execute(f"PRAGMA synchronous = {level}")
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._connection.execute("COMMIT")
+        elif self._connection.in_transaction:
+            try:
+                self._connection.execute("ROLLBACK")
+            except sqlite3.Error:
+                return
+
+
+def read_turns(path: Path, epoch: str, limit: int) -> list[TurnRow]:
+    """The newest turns, newest first. Raises what SQLite raises."""
+    query = f"SELECT {_TURN_COLUMNS} FROM turns ORDER BY id DESC LIMIT ?"
+    return [_turn(row, epoch) for row in _read(path, query, (limit,))]
+
+
+def read_turn(path: Path, epoch: str, turn: str) -> TurnRow | None:
+    """One turn. Raises what SQLite raises."""
+    rows = _read(path, f"SELECT {_TURN_COLUMNS} FROM turns WHERE turn = ?", (turn,))
+    return _turn(rows[0], epoch) if rows else None
+
+
+def read_items(path: Path, turn: str) -> list[bytes]:
+    """The items of a turn up to the first gap. Raises what SQLite raises."""
+    rows = _read(path, "SELECT offset, body FROM items WHERE turn = ? ORDER BY offset", (turn,))
+    items = []
+    for n, (offset, body) in enumerate(rows):
+        if n != offset:
+            break
+        items.append(body if isinstance(body, bytes) else b"{}")
+    return items
+
+
+def read_calls(path: Path, epoch: str, turn: str) -> list[CallRow]:
+    """The calls of a turn, oldest first. Raises what SQLite raises."""
+    rows = _read(path, f"SELECT {_CALL_COLUMNS} FROM calls WHERE turn = ? ORDER BY id", (turn,))
+    return [_call(row, epoch) for row in rows]
+
+
+def _read(path: Path, query: str, values: tuple[object, ...]) -> list[tuple[object, ...]]:
+    # A connection for each read: reads are rare, and the writer may have begun a new file.
+    if not path.exists():
+        return []
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=2.0)
+    try:
+        return connection.execute(query, values).fetchall()
+    finally:
+        connection.close()
+
+
+def _turn(row: Sequence[object], epoch: str) -> TurnRow:
+    turn, agent, session, state, text, started, ended, code, message, unattended, owner = row
+    left = owner != epoch and state in UNFINISHED
+    return TurnRow(
+        turn=str(turn),
+        agent=str(agent),
+        session=str(session),
+        state="interrupted" if left else str(state),
+        text=str(text),
+        started=_number(started) or 0.0,
+        ended=_number(ended),
+        code="interrupted" if left else str(code),
+        message=str(message),
+        unattended=bool(unattended),
+    )
+
+
+def _call(row: Sequence[object], epoch: str) -> CallRow:
+    worker, generation, call, capability, caller, turn, outcome, ms, started, may, owner = row
+    left = owner != epoch and not outcome
+    return CallRow(
+        worker=str(worker),
+        generation=int(_number(generation) or 0),
+        call=str(call),
+        capability=str(capability),
+        caller=str(caller),
+        turn=str(turn),
+        outcome="worker_died" if left else str(outcome),
+        duration_ms=_number(ms) or 0.0,
+        started=_number(started) or 0.0,
+        may_have_run=left or bool(may),
+    )
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+def move_aside(path: Path, stamp: int) -> Path:
+    """Rename a damaged journal and its log so that it is kept; returns the new name.
+
+    Raises OSError if the folder cannot be written.
+    """
+    kept = path.with_name(f"{path.stem}.damaged-{stamp}{path.suffix}")
+    for suffix in ("-wal", "-shm", ""):
+        part = path.with_name(path.name + suffix)
+        if part.exists():
+            part.rename(kept.with_name(kept.name + suffix))
+    return kept

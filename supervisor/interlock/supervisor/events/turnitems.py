@@ -1,0 +1,91 @@
+"""Turn items as bytes: what an agent sent, checked, and placed in the log without re-encoding."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, get_args
+
+import msgspec
+
+from interlock.bus.errors import MalformedError
+from interlock.bus.events import AnyItem, Item, TurnCancelled, TurnCompleted, TurnFailed
+from interlock.bus.messages import MAX_NESTING
+
+_KNOWN: Final = frozenset(kind.__struct_config__.tag for kind in get_args(AnyItem))
+_LATER: Final = re.compile(r"(?!turn\.)[a-z_]{1,32}\.[a-z_]{1,32}")
+"""Item types that a newer agent may send; the turn's own are never new."""
+_encode: Final = msgspec.json.Encoder().encode
+_split: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_document: Final = msgspec.json.Decoder().decode
+
+Terminal = TurnCompleted | TurnFailed | TurnCancelled
+
+
+class SentItem(msgspec.Struct, frozen=True, kw_only=True):
+    """One valid item of an agent: its bytes, and the item itself if it ends the turn."""
+
+    raw: bytes
+    terminal: Terminal | None = None
+
+
+def parse(body: bytes | None) -> tuple[list[SentItem], int]:
+    """The valid items of a `turn.items` body in order, and how many were not valid.
+
+    Raises MalformedError if the body is no JSON array at all.
+    """
+    try:
+        parts = _split(body or b"")
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedError("A batch of turn items is no JSON array.") from error
+    items = [item for part in parts if (item := _item(bytes(part))) is not None]
+    return items, len(parts) - len(items)
+
+
+def _item(raw: bytes) -> SentItem | None:
+    try:
+        found = _document(raw)
+        if not isinstance(found, dict) or _depth(found) > MAX_NESTING:
+            return None
+        kind = found.get("type")
+        if kind not in _KNOWN:
+            if not isinstance(kind, str) or not _LATER.fullmatch(kind):
+                return None
+            item: Item | None = None
+        else:
+            item = msgspec.convert(found, AnyItem)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    if found.pop("turn", None) is not None or found.pop("offset", None) is not None:
+        # Only the supervisor says these.
+        raw = _encode({key: found[key] for key in found if key not in ("turn", "offset")})
+    terminal = item if isinstance(item, (TurnCompleted, TurnFailed, TurnCancelled)) else None
+    return SentItem(raw=raw.strip(), terminal=terminal)
+
+
+def _depth(document: object) -> int:
+    depth = 0
+    level: list[object] = [document]
+    while level and depth <= MAX_NESTING:
+        depth += 1
+        below: list[object] = []
+        for value in level:
+            if isinstance(value, dict):
+                below.extend(value.values())
+            elif isinstance(value, list):
+                below.extend(value)
+        level = below
+    return depth
+
+
+def encode(item: Item) -> bytes:
+    """An item of the supervisor's own, as an agent would have sent it."""
+    return _encode(item)
+
+
+def place(raw: bytes, turn: str, offset: int) -> bytes:
+    """The complete item: `turn` and `offset` put in front of what the agent sent.
+
+    >>> place(b'{"type":"turn.cancelled"}', "ab", 7)
+    b'{"turn":"ab","offset":7,"type":"turn.cancelled"}'
+    """
+    return b'{"turn":"%b","offset":%d,%b' % (turn.encode(), offset, raw[1:])
