@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from interlock.bus.names import CapabilityName, wire_name
@@ -52,3 +55,14 @@ def test_an_update_adds_replaces_and_takes_away() -> None:
     assert list(live) == ["mcp:git/git_status", "mcp:a/y"]
     assert offer.find("mcp__a__x") != row("mcp:a/x")
     assert offer.find("y") == row("mcp:a/y")
+
+
+def test_an_agent_process_loads_no_sdk() -> None:
+    program = (
+        "import sys, interlock.workers.agent.worker\n"
+        "print([name for name in ('mcp', 'pydantic', 'httpx', 'rich') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program], capture_output=True, text=True, timeout=30
+    )
+    assert done.stdout == "[]\n", done.stderr

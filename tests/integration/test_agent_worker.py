@@ -1,0 +1,528 @@
+"""The agent kind against real data sockets; the supervisor's end of control is played here."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import zmq
+
+from interlock.bus import messages as m
+from interlock.bus.channel import DataServer, IncomingCall
+from interlock.bus.names import CapabilityName, wire_name
+from interlock.bus.records import Boot, OfferRow, Target
+from interlock.bus.settings import AgentConfigure, AgentSettings
+from interlock.bus.tickets import TicketClaims, mint
+from interlock.workers.agent.worker import AgentKind
+from interlock.workers.logs import WorkerLog
+from interlock.workers.secrets import Masks
+
+KEY = b"k" * 32
+TURN = "a" * 32
+
+
+def ok(text: str) -> bytes:
+    return json.dumps({"content": [{"type": "text", "text": text}]}).encode()
+
+
+class Server:
+    """A serving worker of one generation; each tool is a function of its IncomingCall."""
+
+    def __init__(self, path: Path, name: str, generation: int, tools: dict[str, Any]) -> None:
+        self.name = name
+        self.generation = generation
+        self.tools = tools
+        self.endpoint = f"ipc://{path}/{name.replace(':', '_')}.{generation}"
+        self.calls: list[IncomingCall] = []
+        self.arrived = asyncio.Event()
+        context = zmq.Context.instance()
+        self.data = DataServer(context, self.endpoint, KEY, name, generation, self.on_call)
+
+    def on_call(self, call: IncomingCall) -> None:
+        self.calls.append(call)
+        self.arrived.set()
+        self.tools[call.name](call)
+
+    def target(self, turn: str = TURN, life: float = 60.0, tools: tuple[str, ...] = ()) -> Target:
+        claims = TicketClaims(
+            id=f"t{time.monotonic_ns()}",
+            caller="agent:main",
+            target=self.name,
+            generation=self.generation,
+            names=tools or tuple(self.tools),
+            turn=turn,
+            expires=time.time() + life,
+        )
+        return Target(
+            worker=self.name,
+            generation=self.generation,
+            endpoint=self.endpoint,
+            ticket=mint(KEY, claims),
+            expires_in=life,
+        )
+
+    def rows(self, timeout: float = 30.0) -> tuple[OfferRow, ...]:
+        return tuple(self.row(tool, timeout) for tool in self.tools)
+
+    def row(self, tool: str, timeout: float = 30.0) -> OfferRow:
+        name = CapabilityName.parse(f"{self.name}/{tool}")
+        return OfferRow(
+            name=str(name),
+            wire=wire_name(name),
+            worker=self.name,
+            local=tool,
+            timeout=timeout,
+            timeout_max=timeout,
+        )
+
+
+class ControlPeer:
+    """Plays host and supervisor: keeps what the agent sends, can refuse to take anything."""
+
+    def __init__(self, folder: Path) -> None:
+        self.boot = Boot(
+            name="agent:main",
+            kind="agent",
+            generation=1,
+            nonce="n",
+            token="t",
+            control="",
+            home=str(folder),
+            log=str(folder / "agent.log"),
+        )
+        self.masks = Masks()
+        self.log = WorkerLog(folder / "agent.log", self.masks)
+        self.kind = AgentKind()
+        self.accepts = True
+        self.items: dict[str, list[dict[str, Any]]] = {}
+        self.requests: list[tuple[m.TicketRequest, bytes | None]] = []
+        self.on_request: Callable[[m.TicketRequest], m.TicketGrant | None] = lambda request: None
+        self.changed = asyncio.Condition()
+        self._wakers: set[asyncio.Task[None]] = set()
+
+    def send(self, message: m.ControlUp, body: bytes | None = None) -> bool:
+        if not self.accepts:
+            return False
+        if isinstance(message, m.TurnItems):
+            assert body is not None
+            self.items.setdefault(message.turn, []).extend(json.loads(body))
+        elif isinstance(message, m.TicketRequest):
+            self.requests.append((message, body))
+            if (grant := self.on_request(message)) is not None:
+                asyncio.get_running_loop().call_soon(self.kind.on_control, grant, None)
+        waker = asyncio.get_running_loop().create_task(self._wake())
+        self._wakers.add(waker)
+        waker.add_done_callback(self._wakers.discard)
+        return True
+
+    def serve(self, handler: Callable[[Any], None]) -> Any:
+        raise AssertionError("an agent serves nothing")
+
+    def notice(self, *args: str, **options: Any) -> None:
+        raise AssertionError(args)
+
+    def fail(self, *args: str, **options: Any) -> None:
+        raise AssertionError(args)
+
+    def background(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        raise AssertionError(name)
+
+    def report_children(self) -> None: ...
+
+    def watch_child(self, pid: int, on_exit: Callable[[int], None]) -> None: ...
+
+    def dispatch(
+        self,
+        text: str,
+        *servers: Server,
+        turn: str = TURN,
+        deadline: float = 30.0,
+        timeout: float = 30.0,
+        life: float = 60.0,
+    ) -> None:
+        message = m.TurnDispatch(
+            turn=turn,
+            deadline_ms=int(deadline * 1000),
+            offer=tuple(row for server in servers for row in server.rows(timeout)),
+            targets=tuple(server.target(turn, life) for server in servers),
+        )
+        self.kind.on_control(message, json.dumps(text).encode())
+
+    async def until(self, true: Callable[[], bool], seconds: float = 10.0) -> None:
+        async with asyncio.timeout(seconds), self.changed:
+            await self.changed.wait_for(true)
+
+    async def item(self, kind: str, turn: str = TURN) -> dict[str, Any]:
+        await self.until(lambda: any(i["type"] == kind for i in self.items.get(turn, [])))
+        return next(i for i in self.items[turn] if i["type"] == kind)
+
+    async def ended(self, turn: str = TURN, seconds: float = 10.0) -> list[dict[str, Any]]:
+        """Return the turn's items once its last one came."""
+        ends = ("turn.completed", "turn.failed", "turn.cancelled")
+        await self.until(
+            lambda: bool(self.items.get(turn)) and self.items[turn][-1]["type"] in ends, seconds
+        )
+        return self.items[turn]
+
+    async def _wake(self) -> None:
+        async with self.changed:
+            self.changed.notify_all()
+
+
+@asynccontextmanager
+async def agent(
+    folder: Path, model: str = "direct", max_steps: int = 24
+) -> AsyncIterator[ControlPeer]:
+    peer = ControlPeer(folder)
+    settings = AgentSettings(model=model, max_steps=max_steps)
+    await peer.kind.start(
+        peer, msgspec.json.encode(AgentConfigure(agent="main", settings=settings))
+    )
+    try:
+        yield peer
+    finally:
+        await peer.kind.stop()
+        peer.log.close()
+
+
+def results(items: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Outcome and text of each result, in the order of the calls."""
+    found = [i for i in items if i["type"] == "tool.result"]
+    found.sort(key=lambda item: int(item["id"].removeprefix("call_")))
+    return [(i["outcome"], "".join(c.get("text", "") for c in i["content"])) for i in found]
+
+
+def echo(call: IncomingCall) -> None:
+    call.result(ok(f"{call.name} {call.arguments.decode()}"))
+
+
+def hold(call: IncomingCall) -> None:
+    """Never answers."""
+
+
+def test_a_turn_calls_its_tools_and_streams_what_they_return(tmp_path: Path) -> None:
+    async def story() -> None:
+        server = Server(tmp_path, "mcp:s", 1, {"one": echo, "two": echo})
+        async with agent(tmp_path) as peer:
+            peer.dispatch('mcp:s/one {"n": 1}\nmcp__s__two', server)
+            items = await peer.ended()
+        server.data.close()
+        started, first, *_ = items
+        assert started == {"type": "turn.started", "agent": "main", "model": "direct", "offered": 2}
+        assert first == {
+            "type": "tool.call",
+            "id": "call_1",
+            "capability": "mcp:s/one",
+            "arguments": {"n": 1},
+            "tier": "monitor",
+        }
+        assert results(items) == [("ok", 'one {"n": 1}'), ("ok", "two {}")]
+        text = "".join(i["text"] for i in items if i["type"] == "text.delta")
+        assert items[-1] == {"type": "turn.completed", "text": text}
+        assert text == 'one {"n": 1}\ntwo {}'
+
+    asyncio.run(story())
+
+
+def test_calls_of_a_step_run_at_once_and_are_told_in_order(tmp_path: Path) -> None:
+    async def story() -> None:
+        waiting: list[IncomingCall] = []
+
+        def rendezvous(call: IncomingCall) -> None:
+            waiting.append(call)
+            if len(waiting) == 3:
+                for number, each in reversed(list(enumerate(waiting))):
+                    each.result(ok(str(number)))
+
+        server = Server(tmp_path, "mcp:s", 1, {"meet": rendezvous})
+        async with agent(tmp_path) as peer:
+            peer.dispatch("mcp:s/meet & mcp:s/meet &\nmcp:s/meet", server)
+            items = await peer.ended()
+        server.data.close()
+        assert items[-1] == {"type": "turn.completed", "text": "0\n1\n2"}
+
+    asyncio.run(story())
+
+
+def test_every_failure_is_a_result_and_the_turn_goes_on(tmp_path: Path) -> None:
+    async def story() -> None:
+        server = Server(
+            tmp_path,
+            "mcp:s",
+            1,
+            {
+                "mute": hold,
+                "full": lambda call: call.fail("overloaded", "The queue is full."),
+                "error": lambda call: call.result(ok("no such file"), outcome="tool_error"),
+                "odd": lambda call: call.result(b'{"content": 5}'),
+                "fine": echo,
+            },
+        )
+        async with agent(tmp_path) as peer:
+            peer.on_request = lambda request: m.TicketGrant(
+                id=request.id,
+                code="denied" if "secret" in request.capability else "not_found",
+                message="",
+            )
+            peer.dispatch(
+                'mcp:s/fine {"n":\nmcp:s/mute\nmcp:s/full\nmcp:s/error\nmcp:s/odd\n'
+                "mcp:x/secret\nmcp:s/fime\nmcp:s/fine",
+                server,
+                timeout=0.2,
+            )
+            items = await peer.ended()
+        server.data.close()
+        told = results(items)
+        assert [outcome for outcome, _ in told] == [
+            "invalid_arguments",
+            "timeout",
+            "overloaded",
+            "tool_error",
+            "ok",
+            "denied",
+            "not_found",
+            "ok",
+        ]
+        assert "no JSON" in told[0][1]
+        assert "mcp:s/fine" in told[6][1]
+        assert items[-1]["type"] == "turn.completed"
+        assert server.calls[-1].name == "fine"
+
+    asyncio.run(story())
+
+
+def test_a_large_result_is_cut_in_the_item_only(tmp_path: Path) -> None:
+    async def story() -> None:
+        body = ok("x" * 300_000)
+        server = Server(tmp_path, "mcp:s", 1, {"big": lambda call: call.result(body)})
+        async with agent(tmp_path) as peer:
+            peer.dispatch("mcp:s/big", server)
+            items = await peer.ended()
+        server.data.close()
+        ((outcome, text),) = results(items)
+        assert outcome == "ok"
+        assert f"a result of {len(body)} bytes" in text
+        assert "of 300000 characters" in items[-1]["text"]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("code", "last"), [("cancelled", "turn.cancelled"), ("deadline", "turn.failed")]
+)
+def test_cancelling_ends_the_turn_and_tells_the_server(
+    tmp_path: Path, code: Any, last: str
+) -> None:
+    async def story() -> None:
+        cancelled = asyncio.Event()
+
+        def mute(call: IncomingCall) -> None:
+            call.on_cancel = cancelled.set
+
+        server = Server(tmp_path, "mcp:s", 1, {"mute": mute})
+        async with agent(tmp_path) as peer:
+            peer.dispatch("mcp:s/mute\nmcp:s/mute", server)
+            async with asyncio.timeout(5):
+                await server.arrived.wait()
+            peer.kind.on_control(m.TurnCancel(turn=TURN, code=code), None)
+            items = await peer.ended(seconds=1.0)
+            async with asyncio.timeout(1):
+                await cancelled.wait()
+        server.data.close()
+        assert results(items) == [("cancelled", "The turn ended before the call.")]
+        assert items[-1]["type"] == last
+        assert len(server.calls) == 1
+
+    asyncio.run(story())
+
+
+def test_the_deadline_of_a_turn_ends_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        server = Server(tmp_path, "mcp:s", 1, {"mute": hold})
+        async with agent(tmp_path) as peer:
+            peer.dispatch("mcp:s/mute", server, deadline=0.2)
+            items = await peer.ended(seconds=2.0)
+        server.data.close()
+        assert items[-1]["type"] == "turn.failed"
+        assert items[-1]["code"] == "deadline"
+
+    asyncio.run(story())
+
+
+def test_a_turn_has_a_bound_of_steps(tmp_path: Path) -> None:
+    async def story() -> None:
+        server = Server(tmp_path, "mcp:s", 1, {"fine": echo})
+        async with agent(tmp_path, max_steps=2) as peer:
+            peer.dispatch("mcp:s/fine\nmcp:s/fine & mcp:s/fine\nmcp:s/fine", server)
+            items = await peer.ended()
+        server.data.close()
+        assert len(results(items)) == 3
+        assert items[-1]["code"] == "max_steps"
+        assert "[agents.main]" in items[-1]["message"]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("model", ["", "anthropic:some"])
+def test_without_a_model_a_turn_fails_at_once_and_says_what_to_do(
+    tmp_path: Path, model: str
+) -> None:
+    async def story() -> None:
+        async with agent(tmp_path, model=model) as peer:
+            peer.dispatch("mcp:s/fine {}")
+            items = await peer.ended(seconds=1.0)
+        assert [i["type"] for i in items] == ["turn.started", "turn.failed"]
+        assert items[-1]["code"] == "no_model"
+        assert "[agents.main]" in items[-1]["message"]
+
+    asyncio.run(story())
+
+
+def test_plain_words_for_the_direct_agent_are_a_bad_turn(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with agent(tmp_path) as peer:
+            peer.dispatch("What changed in this repository?")
+            items = await peer.ended(seconds=1.0)
+        assert items[-1]["code"] == "bad_turn"
+
+    asyncio.run(story())
+
+
+def test_the_end_of_a_generation_fails_its_calls_and_the_next_one_serves(tmp_path: Path) -> None:
+    async def story() -> None:
+        old = Server(tmp_path, "mcp:s", 1, {"do": hold})
+        new = Server(tmp_path, "mcp:s", 2, {"do": echo})
+        async with agent(tmp_path) as peer:
+            peer.on_request = lambda request: m.TicketGrant(
+                id=request.id, code="unavailable", message="mcp:s is starting again."
+            )
+            peer.dispatch("mcp:s/do\nmcp:s/do\nmcp:t/wait\nmcp:s/do", old)
+            async with asyncio.timeout(5):
+                await old.arrived.wait()
+            peer.on_request = lambda request: None
+            peer.kind.on_control(m.Gone(worker="mcp:s", generation=1, reason="killed"), None)
+            await peer.until(lambda: len(peer.requests) == 1)
+            request = peer.requests[0][0]
+            assert request.capability == "mcp:s/do"
+            answer = m.TicketGrant(id=request.id, code="unavailable", message="starting again")
+            peer.kind.on_control(answer, None)
+            await peer.until(lambda: len(peer.requests) == 2)
+            peer.kind.on_control(m.OfferUpdate(turn=TURN, targets=(new.target(),)), None)
+            answer = m.TicketGrant(id=peer.requests[1][0].id, code="not_found")
+            peer.kind.on_control(answer, None)
+            items = await peer.ended()
+        old.data.close()
+        new.data.close()
+        assert [outcome for outcome, _ in results(items)] == [
+            "worker_died",
+            "unavailable",
+            "not_found",
+            "ok",
+        ]
+
+    asyncio.run(story())
+
+
+def test_a_capability_outside_the_offer_is_asked_for_with_its_arguments(tmp_path: Path) -> None:
+    async def story() -> None:
+        server = Server(tmp_path, "mcp:s", 1, {"rare": echo})
+        async with agent(tmp_path) as peer:
+            peer.on_request = lambda request: m.TicketGrant(
+                id=request.id, row=server.row("rare"), target=server.target()
+            )
+            peer.dispatch('mcp:s/rare {"n": 1}')
+            items = await peer.ended()
+        server.data.close()
+        assert peer.requests[0][1] == b'{"n": 1}'
+        assert results(items) == [("ok", 'rare {"n": 1}')]
+
+    asyncio.run(story())
+
+
+def test_a_ticket_is_renewed_at_half_its_life(tmp_path: Path) -> None:
+    async def story() -> None:
+        server = Server(tmp_path, "mcp:s", 1, {"mute": hold, "fine": echo})
+        async with agent(tmp_path) as peer:
+            peer.on_request = lambda request: m.TicketGrant(
+                id=request.id, target=server.target(life=0.6)
+            )
+            peer.dispatch("mcp:s/mute\nmcp:s/fine", server, life=0.6)
+            # The third renewal comes at one and a half lives of the first ticket.
+            await peer.until(lambda: len(peer.requests) == 3)
+            assert peer.requests[0][0] == m.TicketRequest(id=1, turn=TURN, worker="mcp:s")
+            server.calls[0].result(ok("late"))
+            items = await peer.ended()
+        server.data.close()
+        assert results(items) == [("ok", "late"), ("ok", "fine {}")]
+
+    asyncio.run(story())
+
+
+def test_a_silent_supervisor_stops_nothing_and_gets_every_item_later(tmp_path: Path) -> None:
+    async def story() -> None:
+        server = Server(tmp_path, "mcp:s", 1, {"fine": echo, "last": hold})
+        async with agent(tmp_path) as peer:
+            peer.dispatch("mcp:s/fine\n" * 10 + "mcp:s/last", server)
+            await peer.item("turn.started")
+            peer.accepts = False
+            before = len(peer.items[TURN])
+            async with asyncio.timeout(5):
+                while not server.calls or server.calls[-1].name != "last":
+                    server.arrived.clear()
+                    await server.arrived.wait()
+            server.calls[-1].result(ok("end"))
+            assert len(peer.items[TURN]) == before
+            peer.accepts = True
+            items = await peer.ended()
+        server.data.close()
+        assert len(results(items)) == 11
+        assert items[-1]["text"].endswith("\nend")
+
+    asyncio.run(story())
+
+
+def test_turns_run_beside_each_other(tmp_path: Path) -> None:
+    async def story() -> None:
+        server = Server(tmp_path, "mcp:s", 1, {"mute": hold, "fine": echo})
+        async with agent(tmp_path) as peer:
+            peer.dispatch("mcp:s/mute", server, turn="b" * 32)
+            async with asyncio.timeout(5):
+                await server.arrived.wait()
+            peer.dispatch("mcp:s/fine", server, turn="c" * 32)
+            assert (await peer.ended("c" * 32))[-1]["type"] == "turn.completed"
+            assert peer.kind.gauges().in_flight == 1
+            assert [call.turn for call in server.calls] == ["b" * 32, "c" * 32]
+        server.data.close()
+
+    asyncio.run(story())
+
+
+def test_draining_waits_for_turns_and_then_cancels_them(tmp_path: Path) -> None:
+    async def story() -> None:
+        server = Server(tmp_path, "mcp:s", 1, {"mute": hold})
+        async with agent(tmp_path) as peer:
+            peer.dispatch("mcp:s/mute", server, turn="b" * 32)
+            peer.dispatch("mcp:s/mute", server, turn="c" * 32)
+            async with asyncio.timeout(5):
+                while len(server.calls) < 2:
+                    server.arrived.clear()
+                    await server.arrived.wait()
+            async with asyncio.TaskGroup() as group:
+                drain = group.create_task(peer.kind.drain(1.0))
+                server.calls[0].result(ok("in time"))
+                await peer.ended("b" * 32)
+                assert not drain.done()
+            peer.dispatch("mcp:s/mute", server, turn="d" * 32)
+            assert (await peer.ended("d" * 32))[-1]["type"] == "turn.failed"
+        server.data.close()
+        assert peer.items["b" * 32][-1] == {"type": "turn.completed", "text": "in time"}
+        assert peer.items["c" * 32][-1]["type"] == "turn.cancelled"
+
+    asyncio.run(story())
