@@ -16,7 +16,7 @@ Report = Callable[[str, Path, str, str], None]
 LONGEST: Final = 1e9
 """Seconds that any duration may have at most; also the bound of other plain numbers."""
 
-_READABLE: Final = 1e15
+_READABLE: Final = 10**15
 _KINDS: Final = ((str, "text"), (list, "a list"), (dict, "a table"))
 
 
@@ -46,7 +46,8 @@ class Checker:
                 continue
             before = self.errors
             checked = self._value(fields[key], value, where)
-            if self.errors == before:
+            nested = isinstance(fields[key], inspect.StructType)  # Keeps its own right keys.
+            if nested or self.errors == before:
                 good[key] = checked
         return good
 
@@ -97,8 +98,10 @@ def shown(value: Any) -> str:
     """
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, int) and abs(value) >= _READABLE:
+        return "so large a number"
     if isinstance(value, (int, float)):
-        return f"the number {value:.12g}" if abs(value) < _READABLE else "so large a number"
+        return f"the number {value:.12g}"
     for kind, words in _KINDS:
         if isinstance(value, kind):
             return words

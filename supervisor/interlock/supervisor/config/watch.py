@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,7 @@ VANISHED: Final = 0.6
 _Print = tuple[int, int, int, int]
 
 
-async def changes(files: Callable[[], Iterable[Path]]) -> AsyncIterator[None]:
+async def changes(files: Callable[[], Iterable[Path]]) -> AsyncGenerator[None, None]:
     """Yield once after every settled change of the files that `files` names at that moment.
 
     Folders that are missing, or that the system cannot watch, are looked at every second instead.
@@ -27,19 +28,20 @@ async def changes(files: Callable[[], Iterable[Path]]) -> AsyncIterator[None]:
     seen = _prints(files())
     while True:
         watched = _folders(files())
-        async for _ in _stirrings(watched):
-            now = _prints(files())
-            if now != seen:
-                now = await _settled(files, seen, now)
-                changed = now != seen
-                seen = now
-                if changed:
-                    yield
-            if _folders(files()) != watched:
-                break
+        async with aclosing(_stirrings(watched)) as stirrings:
+            async for _ in stirrings:
+                now = _prints(files())
+                if now != seen:
+                    now = await _settled(files, seen, now)
+                    changed = now != seen
+                    seen = now
+                    if changed:
+                        yield
+                if _folders(files()) != watched:
+                    break
 
 
-async def _stirrings(folders: tuple[Path, ...]) -> AsyncIterator[None]:
+async def _stirrings(folders: tuple[Path, ...]) -> AsyncGenerator[None, None]:
     """Yield whenever something happened in one of the folders, and every `LOOK` seconds."""
     from watchfiles import awatch
 
@@ -52,7 +54,6 @@ async def _stirrings(folders: tuple[Path, ...]) -> AsyncIterator[None]:
             rust_timeout=int(LOOK * 1000),
             yield_on_timeout=True,
             recursive=False,
-            raise_interrupt=False,
         ):
             yield
     except (OSError, RuntimeError):

@@ -1,0 +1,186 @@
+"""Layers, trust and the fate of bad files, on real files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from interlock.bus.errors import ConfigError
+from interlock.supervisor.config import Loaded, load
+from interlock.supervisor.config.read import TRUST_FILE, parse
+from interlock.supervisor.config.text import BadFileError
+from interlock.supervisor.config.trust import digest, read_trust, trust_key, write_trust
+
+
+class Place:
+    """A home, a user's configuration and a workspace in a temporary folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.home = root / "home"
+        self.workspace = root / "work"
+        self.workspace.mkdir()
+        self.environ = {"HOME": str(root), "XDG_CONFIG_HOME": str(root / "config")}
+        self.user = root / "config" / "interlock" / "interlock.toml"
+        self.user.parent.mkdir(parents=True)
+        self.own = self.workspace / "interlock.toml"
+        self.local = self.workspace / "interlock.local.toml"
+        self.shared = self.workspace / ".mcp.json"
+
+    def load(self, explicit: Path | None = None, previous: Loaded | None = None) -> Loaded:
+        return load(self.home, self.workspace, explicit, self.environ, previous)
+
+    def trust(self, *files: Path) -> None:
+        trusted = read_trust(self.home / TRUST_FILE)
+        trusted |= {trust_key(file): digest(file.read_bytes()) for file in files}
+        write_trust(self.home / TRUST_FILE, trusted)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def codes(loaded: Loaded) -> list[str]:
+    return [problem.code for problem in loaded.problems]
+
+
+def test_without_any_file_there_is_the_agent_main(place: Place) -> None:
+    loaded = place.load()
+    assert list(loaded.settings.workers()) == ["agent:main"]
+    assert loaded.settings.agents["main"].settings.model == ""
+    assert loaded.problems == ()
+
+
+def test_later_layers_win_key_by_key(place: Place) -> None:
+    place.user.write_text('[mcp_servers.git]\ncommand = "user"\nargs = ["a"]\nenv = {A = "1"}\n')
+    place.own.write_text('[mcp_servers.git]\ncommand = "work"\nenv = {B = "2"}\n')
+    place.local.write_text("[mcp_servers.git]\nconcurrency = 3\n")
+    explicit = place.workspace / "other.toml"
+    explicit.write_text("[mcp_servers.git]\nqueue = 7\n")
+    place.trust(place.own, place.local)
+    entry = place.load(explicit).settings.mcp_servers["git"]
+    assert entry.settings.command == "work"
+    assert entry.settings.args == ("a",)
+    assert entry.settings.env == {"A": "1", "B": "2"}
+    assert (entry.settings.concurrency, entry.settings.queue) == (3, 7)
+    assert entry.origin.layer == "explicit"
+    assert entry.folder == str(place.workspace)
+
+
+def test_a_workspace_is_found_upwards(place: Place) -> None:
+    place.own.write_text('[mcp_servers.git]\ncommand = "x"\n')
+    below = place.workspace / "a" / "b"
+    below.mkdir(parents=True)
+    loaded = load(place.home, below, None, place.environ)
+    assert codes(loaded) == ["untrusted"]
+
+
+def test_untrusted_files_grant_nothing_and_are_listed(place: Place) -> None:
+    place.own.write_text(
+        '[mcp_servers.git]\ncommand = "x"\nargs = ["s3cret"]\n[policy]\nask=["*"]\n'
+    )
+    place.shared.write_text('{"mcpServers": {"time": {"command": "y"}}}')
+    loaded = place.load()
+    assert list(loaded.settings.workers()) == ["agent:main"]
+    assert loaded.settings.policy.ask == ()
+    listed = {(problem.entry, problem.fix) for problem in loaded.problems}
+    assert listed == {
+        ("mcp:git", f"interlock trust {place.own}"),
+        ("", f"interlock trust {place.own}"),
+        ("mcp:time", f"interlock trust {place.shared}"),
+    }
+    assert not any("s3cret" in problem.message for problem in loaded.problems)
+
+
+def test_a_changed_file_asks_again_and_what_was_trusted_runs_on(place: Place) -> None:
+    place.own.write_text('[mcp_servers.git]\ncommand = "x"\n')
+    place.trust(place.own)
+    first = place.load()
+    assert "git" in first.settings.mcp_servers
+    place.own.write_text('[mcp_servers.evil]\ncommand = "y"\n')
+    assert list(place.load().settings.mcp_servers) == []
+    running = place.load(previous=first)
+    assert list(running.settings.mcp_servers) == ["git"]
+    assert codes(running) == ["untrusted"]
+    write_trust(place.home / TRUST_FILE, {})
+    assert list(place.load(previous=running).settings.mcp_servers) == []
+
+
+def test_the_named_file_is_trusted_and_read_once(place: Place) -> None:
+    place.own.write_text('[mcp_servers.git]\ncommand = "x"\ncomand = 1\n')
+    loaded = place.load(place.own)
+    assert loaded.settings.mcp_servers["git"].origin.layer == "explicit"
+    assert codes(loaded) == ["unknown_key"]
+
+
+def test_a_broken_file_keeps_what_runs(place: Place) -> None:
+    place.user.write_text('[mcp_servers.git]\ncommand = "x"\n')
+    first = place.load()
+    place.user.write_text('[mcp_servers.git]\ncommand = "x\n')
+    second = place.load(previous=first)
+    assert second.settings == first.settings
+    (problem,) = second.problems
+    assert (problem.code, problem.line, problem.file) == ("syntax", 2, str(place.user))
+    assert second.layers == first.layers
+    place.user.unlink()
+    assert list(place.load(previous=second).settings.mcp_servers) == []
+
+
+def test_a_broken_named_file_raises_with_its_place(place: Place) -> None:
+    explicit = place.workspace / "c.toml"
+    with pytest.raises(ConfigError, match="no such file"):
+        place.load(explicit)
+    explicit.write_text("a = \n")
+    with pytest.raises(ConfigError, match=r"c\.toml:1:5: this is not valid TOML"):
+        place.load(explicit)
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "line"),
+    [
+        (b"\xef\xbb\xbf[mcp_servers.git]\r\ncommand = 'x'\r\n", "", 0),
+        ("[mcp_servers.git]\ncommand = 'x'\n".encode("utf-16"), "", 0),
+        (b"[mcp_servers.git]\ncommand = '\xff'\n", "encoding", 2),
+        (b"[mcp_servers.git]\n\n\0", "encoding", 3),
+        (b"[mcp_servers.git]\na = 1\na = 2\n", "syntax", 3),
+        (b"a = " + b"[" * 5000 + b"]" * 5000, "syntax", 0),
+        (b"a = " + b"9" * 5000, "syntax", 0),
+        (b"#" * (1 << 20) + b"#", "too_large", 0),
+    ],
+)
+def test_bytes(place: Place, content: bytes, code: str, line: int) -> None:
+    place.user.write_bytes(content)
+    loaded = place.load()
+    if not code:
+        assert loaded.problems == ()
+        assert loaded.settings.mcp_servers["git"].settings.command == "x"
+    else:
+        assert [(problem.code, problem.line) for problem in loaded.problems] == [(code, line)]
+        assert list(loaded.settings.workers()) == ["agent:main"]
+
+
+def test_a_pipe_or_folder_in_place_of_a_file_stops_nobody(place: Place) -> None:
+    os.mkfifo(place.own)
+    place.shared.mkdir()
+    assert codes(place.load()) == ["unreadable", "unreadable"]
+
+
+def test_a_damaged_record_of_trust_trusts_nothing(place: Place) -> None:
+    place.own.write_text('[mcp_servers.git]\ncommand = "x"\n')
+    place.trust(place.own)
+    (place.home / TRUST_FILE).write_text("{")
+    assert codes(place.load()) == ["trust_file", "untrusted"]
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=300, deadline=None)
+def test_any_bytes_are_tables_or_a_coded_error(data: bytes) -> None:
+    for name in ("x.toml", "x.json"):
+        try:
+            parse(Path("/x") / name, data)
+        except BadFileError as error:
+            assert error.code in {"encoding", "syntax", "wrong_type"}

@@ -1,0 +1,220 @@
+"""What each kind of mistake in tables leads to."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from interlock.supervisor.config.lines import json_lines, toml_lines
+from interlock.supervisor.config.merge import merge
+from interlock.supervisor.config.model import LayerFile, Problem, Settings
+from interlock.supervisor.config.read import parse
+from interlock.supervisor.config.validate import validate
+
+
+def read(text: str, name: str = "c.toml") -> tuple[Settings, list[Problem]]:
+    layer, notes = parse(Path("/w") / name, text.encode())
+    found, problems = validate(merge([layer]), "/w")
+    return found, notes + [problem for problem in problems if problem.code != "unknown_agent"]
+
+
+def server(text: str) -> tuple[Settings, list[Problem]]:
+    return read(f"[mcp_servers.git]\n{text}\n[mcp_servers.other]\ncommand = 'o'\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "line", "message"),
+    [
+        ("command = 3", "wrong_type", 2, "command must be text in quotes, not the number 3"),
+        ("command='x'\nargs = 'y'", "wrong_type", 3, "args must be a list of texts"),
+        ("command='x'\nenabled = 'no'", "wrong_type", 3, "enabled must be true or false, not text"),
+        ("command='x'\nenv = {A = 1}", "wrong_type", 3, "env.A must be text in quotes"),
+        ("command='x'\ncall_timeout = 0", "wrong_type", 3, "a number above 0"),
+        ("command='x'\ncall_timeout = nan", "wrong_type", 3, "not the number nan"),
+        ("command='x'\nconcurrency = 1.5", "wrong_type", 3, "a whole number of at least 1"),
+        ("command='x'\ntier = 'asks'", "wrong_type", 3, 'one of "ask"'),
+        ("command='x'\nmax_result = 'big'", "wrong_value", 3, "8MiB"),
+        ("command='x'\nlimits = {memory = '1XB'}", "wrong_value", 3, "memory"),
+        ("command='x'\nurl='http://y'", "wrong_value", 1, "both command and url"),
+        ("args=['x']", "missing_key", 1, "command or url is missing"),
+        ("type='sse'", "missing_key", 1, "needs a url"),
+        ("url='ftp://y'", "wrong_value", 2, "http://"),
+        ("command='x'\nargs=['<your key>']", "not_configured", 3, "placeholder"),
+        ("url='https://y'\nheaders={A='Bearer YOUR_TOKEN'}", "not_configured", 3, "headers.A"),
+        ("url='https://y'\nheaders={A=\"a\\nb\"}", "wrong_value", 3, "line break"),
+        ('command="a\\u0000"', "wrong_value", 2, "cannot be passed on"),
+        ("command='x'\ncall_timeout=9\ncall_timeout_max=8", "wrong_value", 3, "larger"),
+    ],
+)
+def test_a_mistake_disables_its_entry_alone(text: str, code: str, line: int, message: str) -> None:
+    found, problems = server(text)
+    assert list(found.mcp_servers) == ["other"]
+    (problem,) = problems
+    assert (problem.code, problem.line, problem.severity) == (code, line, "error")
+    assert message in problem.message
+    assert problem.entry == "mcp:git"
+    assert problem.file == "/w/c.toml"
+
+
+def test_unknown_keys_are_warnings_with_the_nearest_name() -> None:
+    found, problems = read(
+        "[mcp_server.x]\n[mcp_servers.git]\ncommand='x'\nargz=[]\n[supervisor.timing]\nhelo=1"
+    )
+    assert list(found.mcp_servers) == ["git"]
+    assert [(problem.line, problem.severity) for problem in problems] == [
+        (1, "warning"),
+        (6, "warning"),
+        (4, "warning"),
+    ]
+    suggestions = ["mcp_servers?", "hello?", "args?"]
+    assert all(
+        problem.message.endswith(near) for problem, near in zip(problems, suggestions, strict=True)
+    )
+
+
+def test_sections_keep_what_is_right() -> None:
+    found, problems = read("[supervisor]\nconsole = 1\ntiming = {ping = 1, hello = 'x'}\n")
+    assert found.supervisor.timing.ping == 1
+    assert found.supervisor.timing.hello == 10
+    assert [problem.key for problem in problems] == [
+        "supervisor.console",
+        "supervisor.timing.hello",
+    ]
+
+
+def test_an_unreadable_rule_opens_no_door() -> None:
+    found, problems = read("[policy]\nblock = 'mcp:x'\nallow = ['*']\n")
+    assert (found.policy.ask, found.policy.allow) == (("*",), ())
+    assert [problem.code for problem in problems] == ["wrong_type"]
+
+
+def test_sizes_are_bytes() -> None:
+    found, _ = server("command='x'\nlimits={memory='2GiB', nice=3}")
+    assert found.mcp_servers["git"].settings.limits.memory == 2 << 30
+    assert found.mcp_servers["git"].settings.max_result == 8 << 20
+
+
+def test_a_long_timeout_moves_its_own_cap() -> None:
+    found, problems = server("command='x'\ncall_timeout=900")
+    assert found.mcp_servers["git"].settings.call_timeout_max == 900
+    assert problems == []
+
+
+def test_names_of_any_text_are_accepted_but_not_the_empty_one() -> None:
+    found, problems = read("[mcp_servers.'a b/c']\ncommand='x'\n[mcp_servers.'']\ncommand='x'\n")
+    assert list(found.workers()) == ["mcp:a%20b%2Fc"]
+    assert [problem.line for problem in problems] == [3]
+
+
+SHARED = """{
+  // servers of this project
+  "mcpServers": {
+    "http": {"type": "http", "url": "https://x"},
+    "sse": {"transport": "sse", "url": "https://x"},
+    "url": {"serverUrl": "https://x"},
+    "list": {"command": ["npx", "-y", "s"], "environment": {"K": ""}},
+    "off": {"command": "x", "disabled": true, "autoApprove": ["*"]},
+    "bad": 3,
+  },
+}
+"""
+
+
+def test_shared_files_of_other_programs() -> None:
+    found, problems = read(SHARED, ".mcp.json")
+    entries = {name: entry.settings for name, entry in found.mcp_servers.items()}
+    assert list(entries) == ["http", "sse", "url", "list", "off"]
+    assert (entries["http"].type, entries["sse"].type) == ("streamable_http", "sse")
+    assert entries["url"].url == "https://x"
+    assert (entries["list"].command, entries["list"].args) == ("npx", ("-y", "s"))
+    assert entries["list"].env == {"K": "${K:-}"}
+    assert not entries["off"].enabled
+    assert [(problem.code, problem.line) for problem in problems] == [
+        ("comments", 0),
+        ("unknown_key", 8),
+        ("wrong_type", 9),
+    ]
+
+
+@pytest.mark.parametrize("text", ["[]", "3", '"x"', '{"mcpServers": []}'])
+def test_shared_files_without_servers_say_so(text: str) -> None:
+    with pytest.raises(Exception, match="must be an object"):
+        read(text, ".mcp.json")
+
+
+def test_a_bare_map_is_accepted() -> None:
+    found, _ = read('{"git": {"command": "x"}, "$schema": "y"}', ".mcp.json")
+    assert list(found.mcp_servers) == ["git"]
+
+
+def test_our_entry_replaces_a_shared_one_unless_it_only_adjusts_it() -> None:
+    shared, _ = parse(Path("/w/.mcp.json"), b'{"a": {"url": "http://x"}, "b": {"url": "http://x"}}')
+    shared = LayerFile(layer="mcp.json", file=shared.file, digest="", tables=shared.tables)
+    own, _ = parse(Path("/w/c.toml"), b"[mcp_servers.a]\ncommand='y'\n[mcp_servers.b]\nqueue=1\n")
+    found, problems = validate(merge([shared, own]), "/w")
+    assert found.mcp_servers["a"].settings.url == ""
+    assert found.mcp_servers["b"].settings.url == "http://x"
+    assert [problem.code for problem in problems if problem.code == "shadowed"] == ["shadowed"]
+
+
+def test_lines_of_keys() -> None:
+    text = (
+        "# c\na.b = '''\n[not]\n'''\n[[t]]\n\"q.r\" = [ # ]\n  '#',\n  {x = 1, y = \"]\"},\n]\n"
+        "['u v'.w]\nz=2020-01-01T00:00:00\n"
+    )
+    assert toml_lines(text) == {
+        ("a",): 2,
+        ("a", "b"): 2,
+        ("t",): 5,
+        ("t", "q.r"): 6,
+        ("t", "q.r", "x"): 8,
+        ("t", "q.r", "y"): 8,
+        ("u v",): 10,
+        ("u v", "w"): 10,
+        ("u v", "w", "z"): 11,
+    }
+    assert json_lines('{"a": {\n"b": [1,\n{"c": "}"}]},\n"d": 1}') == {
+        ("a",): 1,
+        ("a", "b"): 2,
+        ("a", "b", "c"): 3,
+        ("d",): 4,
+    }
+
+
+_SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+_KEYS = st.sampled_from(
+    ["command", "args", "env", "url", "type", "limits", "memory", "timing", "tools", "x", ""]
+) | st.text(max_size=4)
+_VALUES = st.recursive(
+    _SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+_SECTIONS = st.dictionaries(
+    st.sampled_from(["mcp_servers", "agents", "policy", "supervisor", "odd"]),
+    st.dictionaries(_KEYS, _VALUES, max_size=4) | _VALUES,
+    max_size=4,
+)
+
+
+@given(_SECTIONS, _SECTIONS)
+@settings(max_examples=300, deadline=None)
+def test_any_tables_give_settings_and_problems(
+    first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    layers = [
+        LayerFile(layer="user", file="/a", digest="", tables=first),
+        LayerFile(layer="explicit", file="/b", digest="", tables=second),
+    ]
+    found, problems = validate(merge(layers), "/")
+    for entry in found.mcp_servers.values():
+        assert entry.settings.command or entry.settings.url
+        assert math.isfinite(entry.settings.call_timeout)
+    for problem in problems:
+        assert problem.message
+        assert problem.file in {"/a", "/b", ""}
