@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from interlock.bus.events import AnyItem, TextDelta, ToolResult, TurnCompleted
 from interlock.bus.messages import ITEMS_BATCH, RESULT_INLINE
 from interlock.workers.agent.cut import shown_arguments, shown_result, text_item
-from interlock.workers.agent.items import BATCH_INTERVAL, BUFFER_MAX, Batcher
+from interlock.workers.agent.items import BATCH_BURST, BATCH_INTERVAL, BUFFER_MAX, Batcher
 
 
 def result(number: int, size: int = 0) -> ToolResult:
@@ -33,13 +33,19 @@ def drain(batcher: Batcher) -> tuple[list[dict[str, Any]], list[int]]:
     return items, sizes
 
 
-def test_a_first_item_may_go_at_once_and_the_next_batch_waits() -> None:
+def test_a_few_batches_may_go_at_once_and_never_more_than_20_in_a_second() -> None:
     batcher = Batcher()
-    batcher.put(TextDelta(text="a"))
-    assert batcher.ready_in(5.0) == 0.0
-    batcher.sent(batcher.peek()[1], 5.0)
-    assert batcher.ready_in(5.0) == pytest.approx(BATCH_INTERVAL)
-    assert batcher.ready_in(6.0) == 0.0
+    now = 5.0
+    sent: list[float] = []
+    while now < 8.0:
+        batcher.put(TextDelta(text="a"))
+        now += batcher.ready_in(now)
+        batcher.sent(batcher.peek()[1], now)
+        sent.append(now)
+    assert sent[:BATCH_BURST] == [5.0] * BATCH_BURST
+    busiest = max(sum(start <= each < start + 1.0 for each in sent) for start in sent)
+    assert busiest <= 20
+    assert len(sent) >= 48
 
 
 def test_refused_items_stay() -> None:

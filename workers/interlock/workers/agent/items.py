@@ -12,8 +12,10 @@ import msgspec
 from interlock.bus.events import TERMINAL_ITEMS, AnyItem, TextDelta
 from interlock.bus.messages import ITEMS_BATCH
 
-BATCH_INTERVAL: Final = 0.05
-"""Seconds between two batches of one turn: at most 20 a second."""
+BATCH_BURST: Final = 4
+"""Batches of one turn that may go at once, so that a short turn waits for nothing."""
+BATCH_INTERVAL: Final = 1 / 16
+"""Seconds between further batches. With the burst that makes at most 20 in any second."""
 DELTA_MAX: Final = 8 << 10
 """Characters of one text delta; larger ones are split, smaller neighbours are merged."""
 BUFFER_MAX: Final = 4 << 20
@@ -34,7 +36,8 @@ class Batcher:
     def __init__(self) -> None:
         self._waiting: deque[TextDelta | bytes] = deque()
         self._size = 0
-        self._next = 0.0
+        self._paced = 0.0
+        self._retry = 0.0
         self._limit = BUFFER_MAX
 
     def __len__(self) -> int:
@@ -57,7 +60,8 @@ class Batcher:
 
     def ready_in(self, now: float) -> float:
         """Return the seconds until a batch may go, 0.0 for at once."""
-        return max(0.0, self._next - now)
+        paced = self._paced - (BATCH_BURST - 1) * BATCH_INTERVAL
+        return max(0.0, paced - now, self._retry - now)
 
     def peek(self) -> tuple[bytes, int]:
         """Return the next batch, a JSON array, and how many items it has; nothing is removed.
@@ -78,11 +82,11 @@ class Batcher:
         """Remove the items of a batch that was accepted at `now`."""
         for _ in range(count):
             self._size -= _size(self._waiting.popleft())
-        self._next = now + BATCH_INTERVAL
+        self._paced = max(self._paced, now) + BATCH_INTERVAL
 
     def refused(self, now: float) -> None:
         """Try the same items again one interval later."""
-        self._next = now + BATCH_INTERVAL
+        self._retry = now + BATCH_INTERVAL
 
     def _put_text(self, text: str) -> None:
         if self._waiting and isinstance(last := self._waiting[-1], TextDelta):
