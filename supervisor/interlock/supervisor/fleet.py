@@ -118,6 +118,12 @@ class Fleet:
         """The workers whose process has said hello and is not being stopped."""
         return (member for member in self.members.values() if member.worker.state in UP)
 
+    def pids(self) -> dict[str, int]:
+        """Pids of the processes that run now, by name."""
+        return {
+            name: member.worker.pid for name, member in self.members.items() if member.worker.pid
+        }
+
     async def reached(self, member: Member, wish: Predicate, seconds: float) -> bool:
         """Wait until the worker is as wished; False if it is not after `seconds`."""
         if wish(member.worker):
