@@ -85,8 +85,8 @@ def main(lifeline: int) -> None:
     if order.get("stubborn"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     found["grandchildren"] = [grandchild() for _ in range(order.get("grandchildren", 0))]
-    print("a line on stdout")
-    print("a line on stderr", file=sys.stderr)
+    sys.stdout.write("a line on stdout\n")
+    sys.stderr.write("a line on stderr\n")
     if order.get("report"):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
             line.connect(order["report"])

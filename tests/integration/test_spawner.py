@@ -202,6 +202,10 @@ def test_an_image_that_cannot_warm_still_starts_workers(tmp_path: Path, warm: st
     run_async(test)
 
 
+def title_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text().split("\0")[0]
+
+
 def test_images_have_one_thread_and_say_who_they_are(tmp_path: Path) -> None:
     async def test() -> None:
         async with running(tmp_path) as bench:
@@ -211,7 +215,7 @@ def test_images_have_one_thread_and_say_who_they_are(tmp_path: Path) -> None:
             assert spawner is not None
             for pid, title in ((spawner, "interlock: spawner"), (image, "interlock: image mcp")):
                 assert len(os.listdir(f"/proc/{pid}/task")) == 1
-                assert Path(f"/proc/{pid}/cmdline").read_text().split("\0")[0] == title
+                assert title_of(pid) == title
 
     run_async(test)
 

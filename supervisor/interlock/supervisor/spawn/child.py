@@ -21,6 +21,8 @@ from interlock.supervisor.spawn.environment import scrub
 from interlock.supervisor.spawn.protocol import Spawn
 
 _FAILED: Final = 127
+_FILES: Final = resource.getrlimit(resource.RLIMIT_NOFILE)
+"""What workers get as long as they name nothing else; an image allows itself more."""
 _CPU_GRACE: Final = 5
 """Seconds of CPU between SIGXCPU and SIGKILL."""
 
@@ -71,6 +73,7 @@ def _prepare(order: Spawn, lifeline: int, status: int) -> None:
         os.chdir("/")
     with _refusal("limit_refused", f"Limit nice = {order.nice} is not permitted"):
         os.nice(order.nice)
+    resource.setrlimit(resource.RLIMIT_NOFILE, _FILES)
     _limit("open_files", resource.RLIMIT_NOFILE, order.open_files)
     _limit("cpu_seconds", resource.RLIMIT_CPU, order.cpu_seconds, grace=_CPU_GRACE)
     _limit("address_space", resource.RLIMIT_AS, order.address_space)

@@ -12,6 +12,7 @@ import contextlib
 import gc
 import importlib
 import os
+import resource
 import signal
 import socket
 import sys
@@ -38,6 +39,9 @@ def main(arguments: list[str]) -> None:
     # every fork would otherwise show.
     setproctitle.setproctitle("interlock: spawner")
     procfs.become_subreaper()
+    # Without a free descriptor it could neither look at processes nor kill exactly.
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     image.ignore_stop_signals()
     links = [socket.socket(fileno=int(word)) for word in arguments[:2]]
     for link in links:
