@@ -40,9 +40,12 @@ class ControlChannel:
         header = encode(message)
         return self._socket.send([header] if body is None else [header, body])
 
-    def close(self) -> None:
-        """Drop the connection with all that is queued; twice is harmless."""
-        self._socket.close()
+    def close(self, linger: float = 0.0) -> None:
+        """Drop the connection; twice is harmless.
+
+        What is queued has `linger` seconds to leave, for which the context's `term` then waits.
+        """
+        self._socket.close(linger)
 
     def _received(self, frames: list[bytes]) -> None:
         try:

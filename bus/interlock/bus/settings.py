@@ -86,7 +86,7 @@ class McpServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     call_timeout_max: Positive = 600.0
     concurrency: AtLeastOne = 8
     queue: Count = 64
-    max_result: Size = "8MiB"
+    max_result: Size = 8 << 20
     tier: Literal["safe", "monitor", "ask", "block"] = "monitor"
     tools: dict[str, ToolSettings] = {}
     disabled_tools: tuple[str, ...] = ()

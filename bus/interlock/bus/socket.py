@@ -124,8 +124,11 @@ class FdSocket:
                 self._again = self._loop.call_soon(self._drain)
         return True
 
-    def close(self) -> None:
-        """Leave the loop and drop the socket with all that is queued; twice is harmless."""
+    def close(self, linger: float = 0.0) -> None:
+        """Leave the loop and drop the socket; twice is harmless.
+
+        What is queued is dropped too, or has `linger` seconds to leave.
+        """
         if self.closed:
             return
         self.closed = True
@@ -133,7 +136,7 @@ class FdSocket:
         if self._again is not None:
             self._again.cancel()
             self._again = None
-        self._sock.close(0)
+        self._sock.close(round(linger * 1000))
 
     def _drain(self) -> None:
         if self.closed:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, Protocol
 
+from interlock.bus.channel import DataServer, IncomingCall
 from interlock.bus.messages import ControlDown, ControlUp, Ready
 from interlock.bus.records import Boot
 from interlock.workers.logs import WorkerLog
@@ -36,7 +37,7 @@ class Host(Protocol):
         """Send a control message; False if it could not even be queued. Never waits."""
         ...
 
-    def serve(self, handler: Callable[[Any], None]) -> Any:
+    def serve(self, handler: Callable[[IncomingCall], None]) -> DataServer:
         """Bind the data endpoint of this generation and return its DataServer.
 
         `handler` is called with an IncomingCall for every call that a valid ticket permits.
@@ -82,8 +83,9 @@ class WorkerKind(Protocol):
     async def start(self, host: Host, body: bytes) -> Ready:
         """Get ready for work; `body` holds the kind's settings as JSON.
 
-        The host sends the returned message, so whatever must arrive before it (capabilities) is
-        sent in here. Raises WorkerError where the job cannot be done. Has its own deadline.
+        The host fills in the endpoint and sends the returned message, so whatever must arrive
+        before it (capabilities) is sent in here. Raises WorkerError where the job cannot be done.
+        The kind sets its own deadline.
         """
         ...
 

@@ -1,0 +1,358 @@
+"""Calls on their way to one server: queue, concurrency, deadlines, progress, cancellation, circuit.
+
+A call is in one of three places: in the queue, at the server (`_running`, by our request id), or
+ended. Every call has one timer from its arrival to its end; progress moves the deadline, and the
+timer looks again when it fires. How a server's answer becomes an outcome:
+
+| answer | outcome | circuit |
+|---|---|---|
+| a result | ok, or tool_error where it says `isError` | success |
+| JSON-RPC error -32602 | invalid_arguments | success |
+| another JSON-RPC error | tool_error, with its message as the result's text | success |
+| no tool result | unavailable | failure |
+| a line over 64 MiB | tool_error that says so | - |
+| none before the deadline | timeout | failure, if the caller waited long enough |
+| the server ended | worker_died | failure |
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+from interlock.bus.channel import IncomingCall
+from interlock.bus.errors import OverloadedError
+from interlock.bus.records import CallReport
+from interlock.workers.kind import Gauges
+from interlock.workers.mcp import results
+from interlock.workers.mcp.circuit import Circuit, CircuitState
+from interlock.workers.mcp.frames import (
+    call_params,
+    is_object,
+    json_string,
+    mend_text,
+    read_error,
+)
+from interlock.workers.mcp.transport import MAX_LINE, Answer
+
+COUNTS_AS_MUTE: Final = 1.0
+"""Seconds that a caller must have waited for its timeout to say something about the server."""
+
+
+class Connection(Protocol):
+    """What calls need of the transport."""
+
+    def next_id(self) -> str:
+        """Return a fresh request id."""
+        ...
+
+    def request(
+        self, request_id: str, method: str, params: bytes, on_answer: Callable[[Answer], None]
+    ) -> None:
+        """Send a request. Raises OverloadedError."""
+        ...
+
+    def notify(self, method: str, params: bytes) -> None:
+        """Send a notification."""
+        ...
+
+    def forget(self, request_id: str) -> None:
+        """Drop the answer to a request."""
+        ...
+
+
+class CallSettings(NamedTuple):
+    """The settings that bound calls; times in seconds, sizes in bytes."""
+
+    concurrency: int
+    queue: int
+    timeout: float
+    timeout_max: float
+    max_result: int
+    results_folder: Path
+
+
+class _ProgressParams(msgspec.Struct, rename="camel"):
+    progress_token: str | int
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+
+_PROGRESS = msgspec.json.Decoder(_ProgressParams)
+
+
+class _Run:
+    """One call between its arrival and its end."""
+
+    __slots__ = ("call", "deadline", "ended", "id", "latest", "sent", "started", "timer", "window")
+
+    def __init__(self, call: IncomingCall, request_id: str, now: float, limit: float) -> None:
+        self.call, self.id, self.started = call, request_id, now
+        self.window = min(call.left, limit)
+        self.deadline, self.latest = now + self.window, now + limit
+        self.sent = self.ended = False
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class Calls:
+    """Owner of all calls of one server. Everything runs in the event loop; nothing waits.
+
+    `on_circuit()` is called after the circuit opened or closed, `on_report` for the start and the
+    end of each call, `on_problem(text)` when a whole result could not be kept ("" when it could).
+    """
+
+    def __init__(
+        self,
+        server: str,
+        connection: Connection,
+        settings: CallSettings,
+        circuit: Circuit,
+        *,
+        on_report: Callable[[CallReport], None],
+        on_circuit: Callable[[], None],
+        on_problem: Callable[[str], None],
+    ) -> None:
+        self.settings, self.circuit = settings, circuit
+        self.names: frozenset[str] = frozenset()
+        self.dropped = 0
+        self._server, self._connection = server, connection
+        self._on_report, self._on_circuit, self._on_problem = on_report, on_circuit, on_problem
+        self._loop = asyncio.get_running_loop()
+        self._running: dict[str, _Run] = {}
+        self._queue: deque[_Run] = deque()
+        self._refusal = ""
+        self._idle: asyncio.Future[None] | None = None
+
+    @property
+    def gauges(self) -> Gauges:
+        """Calls at the server, calls in the queue, notifications dropped."""
+        return Gauges(len(self._running), len(self._queue), self.dropped)
+
+    def submit(self, call: IncomingCall) -> None:
+        """Take a call: it starts, waits or is refused, at once."""
+        now = self._loop.time()
+        if self._refusal:
+            call.fail("unavailable", self._refusal)
+        elif call.name not in self.names:
+            call.fail("not_found", f"The server {self._server} has no tool {call.name!r} now.")
+        elif call.left <= 0:
+            call.fail("timeout", "The call arrived after its deadline.")
+        elif not is_object(call.arguments):
+            call.fail("invalid_arguments", "The arguments are not a JSON object.")
+        elif len(self._running) < self.settings.concurrency:
+            self._start(self._accept(call, now), now)
+        elif self.circuit.state is CircuitState.OPEN and not self.circuit.due(now):
+            call.fail("unavailable", self._open_text())
+        elif len(self._queue) < self.settings.queue:
+            self._queue.append(self._accept(call, now))
+        else:
+            waiting = f"{len(self._running)} calls run and {len(self._queue)} wait"
+            call.fail("overloaded", f"{waiting} for {self._server}; try again later.")
+
+    def progress(self, params: bytes) -> None:
+        """Take the params of a progress notification: pass it on and renew the deadline."""
+        try:
+            news = _PROGRESS.decode(mend_text(params))
+        except (msgspec.MsgspecError, RecursionError):
+            self.dropped += 1
+            return
+        run = (
+            self._running.get(news.progress_token) if isinstance(news.progress_token, str) else None
+        )
+        if run is None or run.ended:
+            self.dropped += 1
+            return
+        run.deadline = min(self._loop.time() + run.window, run.latest)
+        run.call.progress(news.progress, news.total, news.message or "")
+
+    def log(self, level: str, text: str) -> None:
+        """Pass a log message of the server to everybody who has a call at it."""
+        for run in self._running.values():
+            run.call.log(level, text)
+
+    def pump(self) -> None:
+        """Start waiting calls while there is room, for example after the settings changed."""
+        now = self._loop.time()
+        while self._queue and len(self._running) < self.settings.concurrency:
+            self._start(self._queue.popleft(), now)
+        if self._idle is not None and not self._running and not self._queue:
+            if not self._idle.done():
+                self._idle.set_result(None)
+
+    async def drain(self, reason: str) -> None:
+        """Refuse new calls with `reason` and return when none is under way."""
+        self._refusal = reason
+        self._idle = self._loop.create_future()
+        self.pump()
+        await self._idle
+
+    def end_all(self, code: str, message: str) -> None:
+        """End every call now and refuse further ones with the same words."""
+        self._refusal = message
+        runs = [*self._running.values(), *self._queue]
+        self._queue.clear()
+        for run in runs:
+            self._end(run, code)
+            run.call.fail(code, message, may_have_run=run.sent)
+        self.pump()
+
+    def _accept(self, call: IncomingCall, now: float) -> _Run:
+        run = _Run(call, self._connection.next_id(), now, self.settings.timeout_max)
+        run.timer = self._loop.call_later(run.window, self._expired, run)
+        call.on_cancel = partial(self._cancelled, run)
+        return run
+
+    def _start(self, run: _Run, now: float) -> None:
+        if not self.circuit.admit(now):
+            self._end(run, "unavailable")
+            run.call.fail("unavailable", self._open_text())
+            return
+        call = run.call
+        params = call_params(call.name, bytes(call.arguments), run.id)
+        try:
+            self._connection.request(run.id, "tools/call", params, partial(self._answered, run))
+        except OverloadedError as error:
+            self.circuit.abandoned()
+            self._end(run, "overloaded")
+            call.fail("overloaded", error.message)
+            return
+        run.sent = True
+        self._running[run.id] = run
+        self._on_report(self._report(run, "", now))
+
+    def _answered(self, run: _Run, answer: Answer) -> None:
+        if run.ended:
+            return
+        body = answer.result
+        if answer.fault == "closed":
+            self._failed(run, "worker_died", f"The server {self._server} ended during the call.")
+        elif answer.fault:
+            text = f"The server's answer is larger than {MAX_LINE >> 20} MiB and was thrown away."
+            self.circuit.abandoned()
+            self._succeeded(run, results.error_body(text), "tool_error")
+        elif answer.error:
+            error = read_error(answer.error)
+            message = error.message or f"The server reports error {error.code}."
+            self._note_success()
+            if results.is_argument_error(error):
+                self._failed(run, "invalid_arguments", message, blame=False)
+            else:
+                self._succeeded(run, results.error_body(message), "tool_error")
+        elif not results.is_result(body):
+            text = f"The answer of the server {self._server} is not a tool result."
+            self._failed(run, "unavailable", text)
+        else:
+            self._note_success()
+            if len(body) > self.settings.max_result:
+                self._cut(run, body)
+            else:
+                self._succeeded(run, body, "tool_error" if results.is_error(body) else "ok")
+
+    def _cut(self, run: _Run, body: bytes) -> None:
+        settings = self.settings
+        if run.timer is not None:
+            run.timer.cancel()
+        work = self._loop.run_in_executor(
+            None, results.cut, body, settings.max_result, settings.results_folder, run.call.name
+        )
+        work.add_done_callback(partial(self._was_cut, run, results.is_error(body)))
+
+    def _was_cut(self, run: _Run, failed: bool, work: asyncio.Future[results.Cut]) -> None:
+        if run.ended or work.cancelled():
+            return
+        problem = work.exception()
+        if problem is not None:
+            self._failed(run, "unavailable", f"The result was too large to handle: {problem}.")
+            return
+        cut = work.result()
+        self._on_problem(cut.problem)
+        self._succeeded(run, cut.body, "tool_error" if failed else "ok")
+
+    def _succeeded(self, run: _Run, body: bytes, outcome: results.Outcome) -> None:
+        self._end(run, outcome, len(body))
+        run.call.result(body, outcome)
+        self.pump()
+
+    def _failed(self, run: _Run, code: str, message: str, *, blame: bool = True) -> None:
+        if blame:
+            self._note_failure(message)
+        elif run.sent:
+            self.circuit.abandoned()  # not the probe's fault, so another one may try
+        self._end(run, code)
+        may_have_run = run.sent and code != "invalid_arguments"
+        run.call.fail(code, message, may_have_run=may_have_run)
+        self.pump()
+
+    def _expired(self, run: _Run) -> None:
+        now = self._loop.time()
+        if run.ended:
+            return
+        if run.deadline > now:
+            run.timer = self._loop.call_at(run.deadline, self._expired, run)
+            return
+        waited = f"{now - run.started:.3g} s"
+        if not run.sent:
+            self._queue.remove(run)
+            text = f"The call waited {waited} for a free place at {self._server}."
+            self._failed(run, "timeout", text, blame=False)
+            return
+        self._give_up(run, "deadline")
+        blame = run.window >= min(COUNTS_AS_MUTE, self.settings.timeout)
+        text = f"{run.call.name} of {self._server} did not answer within {waited}."
+        self._failed(run, "timeout", text, blame=blame)
+
+    def _cancelled(self, run: _Run) -> None:
+        if run.ended:
+            return
+        if run.sent:
+            self._give_up(run, "cancelled")
+        else:
+            self._queue.remove(run)
+        self._failed(run, "cancelled", "The caller cancelled the call.", blame=False)
+
+    def _give_up(self, run: _Run, reason: str) -> None:
+        self._connection.forget(run.id)
+        params = b'{"requestId":"%b","reason":%b}' % (run.id.encode(), json_string(reason))
+        self._connection.notify("notifications/cancelled", params)
+
+    def _end(self, run: _Run, outcome: str, size: int = 0) -> None:
+        run.ended = True
+        if run.timer is not None:
+            run.timer.cancel()
+        self._running.pop(run.id, None)
+        self._on_report(self._report(run, outcome, self._loop.time(), size))
+
+    def _report(self, run: _Run, outcome: str, now: float, size: int = 0) -> CallReport:
+        call = run.call
+        return CallReport(
+            id=run.id,
+            capability=call.name,
+            caller=call.caller,
+            turn=call.turn,
+            outcome=outcome,
+            duration_ms=round((now - run.started) * 1e3, 3) if outcome else 0.0,
+            request_bytes=len(call.arguments),
+            result_bytes=size,
+        )
+
+    def _note_success(self) -> None:
+        before = self.circuit.state
+        self.circuit.succeeded()
+        if before is not CircuitState.CLOSED:
+            self._on_circuit()
+
+    def _note_failure(self, why: str) -> None:
+        before = self.circuit.state
+        self.circuit.failed(self._loop.time(), why)
+        if self.circuit.state is CircuitState.OPEN and before is not CircuitState.OPEN:
+            self._on_circuit()
+
+    def _open_text(self) -> str:
+        return f"The server {self._server} is not used for a while ({self.circuit.reason})."

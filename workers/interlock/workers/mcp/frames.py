@@ -1,0 +1,118 @@
+"""JSON-RPC frames as bytes: reading envelopes and building requests without touching payloads."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+_LONE_ID = re.compile(rb'"id"\s*:\s*"(i[0-9]{1,18})"')
+_LINE_BREAKS = bytes.maketrans(b"\r\n", b"  ")
+_NOTHING: Final = msgspec.Raw(b"")
+
+
+class Frame(msgspec.Struct):
+    """Envelope of a frame; the payloads stay as the server wrote them.
+
+    A missing payload is empty. `id` is None in notifications.
+    """
+
+    id: str | int | float | None = None
+    method: str | None = None
+    params: msgspec.Raw = _NOTHING
+    result: msgspec.Raw = _NOTHING
+    error: msgspec.Raw = _NOTHING
+
+
+class RpcError(msgspec.Struct):
+    """The error of a JSON-RPC answer."""
+
+    code: int = 0
+    message: str = ""
+
+
+_FRAME = msgspec.json.Decoder(Frame)
+_ERROR = msgspec.json.Decoder(RpcError)
+_STRING = msgspec.json.Encoder()
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def read_frame(line: bytes) -> Frame | None:
+    """Return the envelope of `line`, or None if it is no JSON-RPC frame. Never raises.
+
+    >>> read_frame(b"Listening on port 80") is None
+    True
+    """
+    if not line.lstrip()[:1] == b"{":
+        return None
+    try:
+        frame = _FRAME.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return None if frame.method is None and frame.id is None else frame
+
+
+def read_error(raw: bytes) -> RpcError:
+    """Return the error of an answer; an unreadable one becomes code 0 with an empty message."""
+    try:
+        return _ERROR.decode(mend_text(raw))
+    except (msgspec.MsgspecError, RecursionError):
+        return RpcError()
+
+
+def find_own_id(line: bytes) -> str | None:
+    """Find one of our ids in the ends of an over-long line."""
+    match = _LONE_ID.search(line)
+    return match[1].decode() if match else None
+
+
+def mend_text(raw: bytes) -> bytes:
+    """Return `raw` as valid UTF-8: wrong bytes become U+FFFD. Valid text is returned as it is.
+
+    The envelope decoder does not look into payloads, so this is done for whatever leaves.
+    """
+    if raw.isascii():
+        return raw
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode(errors="replace").encode()
+    return raw
+
+
+def one_line(body: bytes) -> bytes:
+    """Return JSON text without line breaks; inside JSON strings there are none."""
+    return body.translate(_LINE_BREAKS) if b"\n" in body or b"\r" in body else body
+
+
+def is_object(body: bytes) -> bool:
+    """Whether `body` is one JSON object, so that it can stand inside a frame as it is.
+
+    >>> is_object(b'{"a": [1]}'), is_object(b'{"a": 1}, "id": {}')
+    (True, False)
+    """
+    try:
+        _OBJECT.decode(body)
+        return body.isascii() or bool(body.decode())
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+
+
+def json_string(text: str) -> bytes:
+    """Return `text` as a JSON string."""
+    return _STRING.encode(text)
+
+
+def call_params(name: str, arguments: bytes, token: str) -> bytes:
+    """Return the params of `tools/call`; the arguments go in as they came.
+
+    >>> call_params("echo", b'{"a":1}', "i7")
+    b'{"name":"echo","arguments":{"a":1},"_meta":{"progressToken":"i7"}}'
+    """
+    body = one_line(arguments) or b"{}"
+    return b'{"name":%b,"arguments":%b,"_meta":{"progressToken":"%b"}}' % (
+        json_string(name),
+        body,
+        token.encode(),
+    )

@@ -1,0 +1,64 @@
+"""Splitting a byte stream into lines in linear time, with a bound on one line."""
+
+from __future__ import annotations
+
+from typing import Final
+
+KEPT_OF_LONG: Final = 4096
+"""Bytes at each end of an over-long line that are kept, to find out whose answer it was."""
+
+
+class LongLine(bytes):
+    """Head and tail of a line that was over the limit; its middle was thrown away."""
+
+
+class LineSplitter:
+    """Collects chunks and hands out complete lines without their line feed.
+
+    A line over `limit` bytes is thrown away while it streams past; what comes out is a LongLine.
+    Memory is bounded by `limit` plus one chunk. Pure.
+
+    >>> lines = LineSplitter(10)
+    >>> lines.feed(b"ab"), lines.feed(b"c\\nd\\ne"), lines.feed(b"\\n")
+    ([], [b'abc', b'd'], [b'e'])
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._head = b""
+        self._tail = b""
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the lines that `chunk` completes, in order."""
+        *complete, rest = chunk.split(b"\n")
+        if complete:
+            complete[0] = self._finish(complete[0])
+        if rest:
+            self._keep(rest)
+        return complete
+
+    def _keep(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._size <= self.limit:
+            self._parts.append(part)
+            return
+        if self._parts or not self._head:
+            whole = b"".join(self._parts) + part
+            self._parts.clear()
+            self._head, self._tail = whole[:KEPT_OF_LONG], whole[-KEPT_OF_LONG:]
+            return
+        self._tail = (self._tail + part)[-KEPT_OF_LONG:]
+
+    def _finish(self, last: bytes) -> bytes:
+        if not self._size and len(last) <= self.limit:
+            return last
+        self._keep(last)
+        if self._size > self.limit:
+            line: bytes = LongLine(self._head + self._tail)
+        else:
+            line = b"".join(self._parts)
+        self._parts.clear()
+        self._size, self._head, self._tail = 0, b"", b""
+        return line

@@ -1,0 +1,151 @@
+"""Results of tool calls: telling success from failure, and cutting what is too large.
+
+A result over the limit loses the ends of its texts, its images and its structured copy; the whole
+of it is kept in a file (0600), and the last content item names that file.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from interlock.workers.mcp.frames import RpcError, json_string
+
+INVALID_PARAMS: Final = -32602
+NOTE_ROOM: Final = 2048
+"""Bytes of the limit that are left for the note about the cut."""
+
+
+Outcome = Literal["ok", "tool_error"]
+
+
+class Cut(NamedTuple):
+    """A shortened result. `problem`: why the whole could not be kept, or empty."""
+
+    body: bytes
+    problem: str
+
+
+class _Flag(msgspec.Struct, rename="camel"):
+    is_error: bool = False
+
+
+_FLAG = msgspec.json.Decoder(_Flag)
+_SUFFIX: Final = b'"isError":false}'
+
+
+def is_result(body: bytes) -> bool:
+    """Whether an answer can be a tool result at all: a JSON object."""
+    return body[:1] == b"{"
+
+
+def is_error(body: bytes) -> bool:
+    """Whether a tool result says that the tool failed. Looks into the body only where it must.
+
+    >>> is_error(b'{"content":[],"isError":true}'), is_error(b'{"content":[]}')
+    (True, False)
+    """
+    if body.endswith(_SUFFIX) or b'"isError"' not in body:
+        return False
+    try:
+        return _FLAG.decode(body).is_error
+    except (msgspec.MsgspecError, RecursionError):
+        return True
+
+
+def error_body(message: str) -> bytes:
+    """Return a tool result that says `message` and that the tool failed.
+
+    >>> error_body("no")
+    b'{"content":[{"type":"text","text":"no"}],"isError":true}'
+    """
+    return b'{"content":[{"type":"text","text":%b}],"isError":true}' % json_string(message)
+
+
+def is_argument_error(error: RpcError) -> bool:
+    """Whether a JSON-RPC error means that the arguments were wrong."""
+    return error.code == INVALID_PARAMS
+
+
+def cut(body: bytes, limit: int, folder: Path, tool: str) -> Cut:
+    """Shorten a result to at most about `limit` bytes and keep the whole below `folder`.
+
+    Reads and writes a file; run it in a thread. Never raises for what is in `body` or for a disk
+    that is full: the note then says that the whole is lost.
+    """
+    try:
+        document = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, RecursionError):
+        document = None
+    content = document.get("content") if isinstance(document, dict) else None
+    if not isinstance(content, list):
+        document, content = {}, [{"type": "text", "text": body.decode(errors="replace")}]
+    texts = [_text(item) for item in content]
+    plain = len(texts) == 1 and texts[0] is not None
+    whole = (texts[0] or "").encode(errors="replace") if plain else body
+    path, problem = _keep(whole, folder, tool, "txt" if plain else "json")
+    document.pop("structuredContent", None)
+    document["content"] = _shorten(content, max(limit - NOTE_ROOM, 0))
+    kept = f"the whole is in {path}" if path else f"the whole could not be kept ({problem})"
+    note = f"[Cut by Interlock: the result has {len(body)} bytes, the limit is {limit}; {kept}]"
+    document["content"].append({"type": "text", "text": note})
+    if path:
+        # An item of its own, so that programs need not take a sentence apart.
+        document["content"].append({"type": "text", "text": str(path)})
+    return Cut(msgspec.json.encode(document), problem)
+
+
+def _text(item: Any) -> str | None:
+    if isinstance(item, dict) and item.get("type") == "text" and isinstance(item.get("text"), str):
+        return str(item["text"])
+    return None
+
+
+def _shorten(content: list[Any], room: int) -> list[Any]:
+    kept: list[Any] = []
+    for item in content:
+        size = len(msgspec.json.encode(item))
+        if size <= room:
+            kept.append(item)
+            room -= size
+            continue
+        text = _text(item)
+        if text is None:
+            kind = item.get("type", "item") if isinstance(item, dict) else "item"
+            kept.append({"type": "text", "text": f"[{kind} of {size} bytes left out]"})
+            continue
+        if room > 0:
+            kept.append({**item, "text": _head(text, room)})
+        room = 0
+    return kept
+
+
+def _head(text: str, room: int) -> str:
+    """Return the longest beginning that takes at most `room` bytes as JSON, roughly."""
+    head = text.encode(errors="replace")[:room].decode(errors="ignore")
+    while head and (size := len(msgspec.json.encode(head))) > room + 2:
+        head = head[: len(head) * room // size]
+    return head
+
+
+def _keep(whole: bytes, folder: Path, tool: str, suffix: str) -> tuple[Path | None, str]:
+    safe = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in tool)[:40]
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    path = folder.absolute() / f"{stamp}-{safe}-{secrets.token_hex(4)}.{suffix}"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        return None, error.strerror or "unknown error"
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(whole)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        return None, error.strerror or "unknown error"
+    return path, ""

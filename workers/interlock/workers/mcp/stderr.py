@@ -1,0 +1,91 @@
+"""A server's standard error: read all the time, kept in the worker's log within a rate."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Final
+
+from interlock.workers.logs import RateLimit, WorkerLog
+from interlock.workers.mcp.lines import LineSplitter
+from interlock.workers.mcp.transport import enlarge_pipe
+
+MAX_LINE: Final = 64 << 10
+LINES_PER_SECOND: Final = 100
+READ_SIZE: Final = 256 << 10
+FLOOD: Final = 1 << 20
+"""Bytes in a second beyond which the reader pauses after every read."""
+PAUSE: Final = 0.004
+LAST_LINE: Final = 300
+"""Characters of the last line that an error text quotes."""
+
+
+class StderrReader:
+    """Drains the pipe `descriptor` into `log` and closes it at its end.
+
+    Lines over the rate are counted in one line later; the last line that is not blank is kept.
+    """
+
+    def __init__(self, descriptor: int, log: WorkerLog) -> None:
+        self.last_line = ""
+        self._fd, self._log = descriptor, log
+        self._splitter, self._limit = LineSplitter(MAX_LINE), RateLimit(LINES_PER_SECOND)
+        self._loop = asyncio.get_running_loop()
+        self._second, self._bytes = 0, 0
+        self._resume: asyncio.Handle | None = None
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+        os.set_blocking(descriptor, False)
+        enlarge_pipe(descriptor)
+        self._loop.add_reader(descriptor, self._readable)
+
+    def close(self) -> None:
+        """Stop reading; twice is harmless."""
+        if self._fd < 0:
+            return
+        self._loop.remove_reader(self._fd)
+        if self._resume is not None:
+            self._resume.cancel()
+        os.close(self._fd)
+        self._fd = -1
+        self._take(self._splitter.feed(b"\n"))
+        self._say_suppressed()
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def _readable(self) -> None:
+        try:
+            data = os.read(self._fd, READ_SIZE)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return
+        self._take(self._splitter.feed(data))
+        second = int(self._loop.time())
+        if second != self._second:
+            self._second, self._bytes = second, 0
+            self._say_suppressed()
+        self._bytes += len(data)
+        if self._bytes > FLOOD:
+            self._loop.remove_reader(self._fd)
+            self._resume = self._loop.call_later(PAUSE, self._read_again)
+
+    def _read_again(self) -> None:
+        self._loop.add_reader(self._fd, self._readable)
+
+    def _take(self, lines: list[bytes]) -> None:
+        now = self._loop.time()
+        last = b""
+        for line in lines:
+            if line.strip():
+                last = line
+                if self._limit.admit(now):
+                    self._log.line("STDERR", line.decode(errors="replace").rstrip())
+        if last:
+            self.last_line = last[: LAST_LINE * 4].decode(errors="replace").strip()[:LAST_LINE]
+
+    def _say_suppressed(self) -> None:
+        if count := self._limit.take_suppressed():
+            self._log.line("STDERR", f"({count} more lines were not kept)")

@@ -1,0 +1,258 @@
+"""The stdio connection to one MCP server: the only reader and writer of its pipes.
+
+Two users share it. Requests made here carry string ids (`i1`, `i2`, ...) and never meet the SDK's
+models; answers with other ids go to `on_foreign`. Nothing that arrives can raise: what is no frame,
+answers nothing or comes twice is dropped and counted. Work per turn of the event loop is bounded,
+so a server that floods cannot keep the worker from answering pings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from interlock.bus.errors import OverloadedError
+from interlock.workers.mcp.frames import Frame, find_own_id, mend_text, read_frame
+from interlock.workers.mcp.lines import LineSplitter, LongLine
+
+MAX_LINE: Final = 64 << 20
+MAX_OUTGOING: Final = 64 << 20
+"""Bytes that may wait for a server that does not read its input."""
+READ_SIZE: Final = 256 << 10
+LINES_PER_TURN: Final = 256
+USELESS_BYTES: Final = 4 << 20
+"""After so many bytes in a row without one useful frame the reader pauses after every read."""
+PAUSE: Final = 0.004
+"""Seconds of that pause, so that a flood takes a small part of a core only."""
+PIPE_SIZE: Final = 1 << 20
+"""Wished capacity of the server's output pipe; fewer wake-ups for large results."""
+
+
+class Answer(NamedTuple):
+    """The end of a request: one of result, error or fault is not empty.
+
+    `fault` is a code: closed, too_large.
+    """
+
+    result: bytes = b""
+    error: bytes = b""
+    fault: str = ""
+
+
+class StdioTransport:
+    """Non-blocking JSON-RPC over two pipes; takes over the descriptors and closes them."""
+
+    def __init__(
+        self,
+        stdin: int,
+        stdout: int,
+        *,
+        on_message: Callable[[Frame], None],
+        on_foreign: Callable[[bytes], None],
+        on_closed: Callable[[str], None],
+        max_line: int = MAX_LINE,
+        max_outgoing: int = MAX_OUTGOING,
+    ) -> None:
+        self.dropped = 0
+        self._in, self._out = stdin, stdout
+        self._on_message, self._on_foreign, self._on_closed = on_message, on_foreign, on_closed
+        self._splitter, self._max_outgoing = LineSplitter(max_line), max_outgoing
+        self._loop = asyncio.get_running_loop()
+        self._pending: dict[str, Callable[[Answer], None]] = {}
+        self._count = 0
+        self._outgoing: deque[memoryview] = deque()
+        self._waiting_bytes = 0
+        self._lines: deque[bytes] = deque()
+        self._useless = 0
+        self._reading = True
+        self._resume: asyncio.Handle | None = None
+        self._ended = False
+        self._buffer = bytearray(READ_SIZE)
+        self._views = [memoryview(self._buffer)]
+        os.set_blocking(stdin, False)
+        os.set_blocking(stdout, False)
+        enlarge_pipe(stdout)
+        self._loop.add_reader(stdout, self._readable)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the server's output has ended or the transport was closed."""
+        return self._ended
+
+    def next_id(self) -> str:
+        """Return a fresh id for `request`."""
+        self._count += 1
+        return f"i{self._count}"
+
+    def request(
+        self, request_id: str, method: str, params: bytes, on_answer: Callable[[Answer], None]
+    ) -> None:
+        """Send a request; `on_answer` is called exactly once unless `forget` comes first.
+
+        `params` is JSON without line breaks. Raises OverloadedError when the server does not read
+        its input and the buffer is full.
+        """
+        if self._ended:
+            self._loop.call_soon(on_answer, Answer(fault="closed"))
+            return
+        self.send_line(
+            b'{"jsonrpc":"2.0","id":"%b","method":"%b","params":%b}\n'
+            % (request_id.encode(), method.encode(), params)
+        )
+        self._pending[request_id] = on_answer
+
+    def notify(self, method: str, params: bytes) -> None:
+        """Send a notification; lost without a word when it cannot be sent."""
+        try:
+            self.send_line(
+                b'{"jsonrpc":"2.0","method":"%b","params":%b}\n' % (method.encode(), params)
+            )
+        except OverloadedError:
+            self.dropped += 1
+
+    def forget(self, request_id: str) -> None:
+        """Give up on a request: its answer will be dropped and counted."""
+        self._pending.pop(request_id, None)
+
+    def send_line(self, line: bytes) -> None:
+        """Write one complete line, now or as soon as the server reads. Raises OverloadedError."""
+        if self._ended:
+            return
+        if self._outgoing:
+            if self._waiting_bytes + len(line) > self._max_outgoing:
+                raise OverloadedError("The server does not read its input; try again later.")
+            self._outgoing.append(memoryview(line))
+            self._waiting_bytes += len(line)
+            return
+        written = self._write(line)
+        if written < len(line):
+            self._outgoing.append(memoryview(line)[written:])
+            self._waiting_bytes = len(line) - written
+            self._loop.add_writer(self._in, self._writable)
+
+    def close_input(self) -> None:
+        """Close the server's standard input, which asks it to end."""
+        if self._in >= 0:
+            self._loop.remove_writer(self._in)
+            os.close(self._in)
+            self._in = -1
+            self._outgoing.clear()
+
+    def close(self, reason: str = "closed") -> None:
+        """Close both pipes and end every pending request with fault `closed`."""
+        self.close_input()
+        if self._out >= 0:
+            self._loop.remove_reader(self._out)
+            os.close(self._out)
+            self._out = -1
+        if self._resume is not None:
+            self._resume.cancel()
+        self._lines.clear()
+        self._end(reason)
+
+    def _end(self, reason: str) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        pending, self._pending = self._pending, {}
+        for on_answer in pending.values():
+            on_answer(Answer(fault="closed"))
+        self._on_closed(reason)
+
+    def _write(self, data: bytes | memoryview) -> int:
+        try:
+            return os.write(self._in, data)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            # Its death is seen on the other pipe, with the process or by the deadline.
+            return len(data)
+
+    def _writable(self) -> None:
+        first = self._outgoing[0]
+        written = self._write(first[:READ_SIZE])
+        self._waiting_bytes -= written
+        if written < len(first):
+            self._outgoing[0] = first[written:]
+            return
+        self._outgoing.popleft()
+        if not self._outgoing:
+            self._loop.remove_writer(self._in)
+
+    def _readable(self) -> None:
+        try:
+            count = os.readv(self._out, self._views)
+        except BlockingIOError:
+            return
+        except OSError:
+            count = 0
+        if not count:
+            self._loop.remove_reader(self._out)
+            self._end("the server closed its output")
+            return
+        self._lines.extend(self._splitter.feed(bytes(self._views[0][:count])))
+        self._work()
+
+    def _work(self) -> None:
+        for _ in range(min(LINES_PER_TURN, len(self._lines))):
+            line = self._lines.popleft()
+            self._useless = 0 if self._line(line) else self._useless + len(line) + 1
+            if self._ended:
+                return
+        if self._lines:
+            self._pause(0.0, self._work)
+        elif self._useless > USELESS_BYTES:
+            self._pause(PAUSE, self._read_again)
+        elif not self._reading:
+            self._read_again()
+
+    def _pause(self, seconds: float, then: Callable[[], None]) -> None:
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._out)
+        self._resume = self._loop.call_later(seconds, then)
+
+    def _read_again(self) -> None:
+        self._reading = True
+        self._loop.add_reader(self._out, self._readable)
+
+    def _line(self, line: bytes) -> bool:
+        if isinstance(line, LongLine):
+            return self._long_line(line)
+        frame = read_frame(line)
+        if frame is None:
+            self.dropped += bool(line.strip())
+            return False
+        if frame.method is not None:
+            self._on_message(frame)
+            return True
+        if not isinstance(frame.id, str):
+            self._on_foreign(line)
+            return True
+        on_answer = self._pending.pop(frame.id, None)
+        if on_answer is None:
+            self.dropped += 1
+            return False
+        on_answer(Answer(mend_text(bytes(frame.result)), bytes(frame.error)))
+        return True
+
+    def _long_line(self, line: LongLine) -> bool:
+        self.dropped += 1
+        found = find_own_id(line)
+        on_answer = self._pending.pop(found, None) if found else None
+        if on_answer is None:
+            return False
+        on_answer(Answer(fault="too_large"))
+        return True
+
+
+def enlarge_pipe(descriptor: int) -> None:
+    """Ask for a larger pipe where the system has that; the usual size works too."""
+    if hasattr(fcntl, "F_SETPIPE_SZ"):
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_SIZE)

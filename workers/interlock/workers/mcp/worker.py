@@ -1,0 +1,282 @@
+"""The mcp kind: one worker process that owns one MCP server and serves its tools."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from interlock.bus.errors import OverloadedError
+from interlock.bus.messages import Capabilities, ControlDown, Ready, StateReport
+from interlock.bus.settings import McpConfigure
+from interlock.workers.failure import WorkerError
+from interlock.workers.kind import Gauges, Host
+from interlock.workers.logs import RateLimit
+from interlock.workers.mcp.calls import Calls, CallSettings
+from interlock.workers.mcp.circuit import Circuit, CircuitState
+from interlock.workers.mcp.command import build_command, size_in_bytes
+from interlock.workers.mcp.frames import mend_text
+from interlock.workers.mcp.reports import CallReporter
+from interlock.workers.mcp.session import Hooks, McpSession
+from interlock.workers.mcp.tools import ToolList
+
+RELIST_DELAY: Final = 0.2
+"""Seconds from a change of the tool list to the new listing: changes come in bursts."""
+RELIST_TIMEOUT: Final = 30.0
+PROBE_TIMEOUT: Final = 5.0
+LOG_TEXT: Final = 4096
+"""Characters of a server's log message that are passed on."""
+LOGS_PER_SECOND: Final = 50
+GRACE: Final = 2.0
+"""Seconds that a server gets to end by itself, and again after SIGTERM; less with a short term."""
+
+
+class _LogParams(msgspec.Struct):
+    level: str = "info"
+    logger: str | None = None
+    data: Any = None
+
+
+class McpKind:
+    """Implements `interlock.workers.kind.WorkerKind` for MCP servers over stdio."""
+
+    def __init__(self) -> None:
+        self._host: Host
+        self._configure: McpConfigure
+        self._session: McpSession | None = None
+        self._calls: Calls | None = None
+        self._reporter: CallReporter | None = None
+        self._tools = ToolList((), {}, ())
+        self._sent: set[str] = set()
+        self._relist = asyncio.Event()
+        self._log_limit = RateLimit(LOGS_PER_SECOND)
+        self._degraded = False
+        self._lossy = False
+
+    async def start(self, host: Host, body: bytes) -> Ready:
+        """Start the server, list its tools and serve them.
+
+        Raises WorkerError, also when all of it together takes longer than `init_timeout`.
+        """
+        self._host = host
+        self._configure = configure = _read(body)
+        limit = configure.settings.init_timeout
+        try:
+            async with asyncio.timeout(limit):
+                session = await self._open_session()
+                self._tools = await session.list_tools(configure.settings.disabled_tools, limit)
+        except TimeoutError:
+            raise self._mute(limit) from None
+        except WorkerError as error:
+            raise self._mute(limit) if error.code == "init_timeout" else error from None
+        self._calls = calls = Calls(
+            configure.server,
+            session.transport,
+            _call_settings(configure),
+            Circuit(configure.timing.circuit_open),
+            on_report=self._reported,
+            on_circuit=self._circuit_changed,
+            on_problem=self._kept,
+        )
+        self._reporter = CallReporter(host.send, lambda: calls.gauges)
+        self._publish()
+        host.serve(calls.submit)
+        host.background(self._follow_list(), "tool list")
+        host.report_children()
+        tools = len(self._tools.rows)
+        return Ready(tools=tools, server=session.server)
+
+    async def apply(self, body: bytes) -> None:
+        """Take over time limits, bounds and hidden tools; the server goes on running."""
+        self._configure = _read(body)
+        if self._calls is not None:
+            self._calls.settings = _call_settings(self._configure)
+            self._calls.circuit.open_for = self._configure.timing.circuit_open
+            self._calls.pump()
+            self._relist.set()
+
+    async def drain(self, seconds: float) -> None:
+        """Refuse new calls and return when the running ones have ended."""
+        if self._calls is not None:
+            await self._calls.drain(f"The server {self._configure.server} is being stopped.")
+
+    async def stop(self) -> None:
+        """End the calls, the server and everything that the server started."""
+        if self._calls is not None:
+            name = self._configure.server
+            self._calls.end_all("worker_died", f"The server {name} was stopped during the call.")
+        if self._reporter is not None:
+            self._reporter.flush()
+        if self._session is not None:
+            await self._session.close(min(GRACE, self._configure.timing.term / 4))
+
+    def on_control(self, message: ControlDown, body: bytes | None) -> None:
+        """Ignore what is meant for other kinds."""
+        self._host.log.line("DEBUG", f"Ignored a message {type(message).__name__}.")
+
+    def gauges(self) -> Gauges:
+        """Say how many calls run and wait, and how many lines were dropped."""
+        if self._calls is None or self._session is None:
+            return Gauges()
+        running, waiting, dropped = self._calls.gauges
+        return Gauges(running, waiting, dropped + self._session.dropped)
+
+    def _mute(self, limit: float) -> WorkerError:
+        words = self._session.last_words() if self._session else ""
+        tail = f"; its last words: {words}" if words else ""
+        return WorkerError(
+            "init_timeout",
+            f"the server did not answer within {limit:g} s (initialize and tool list){tail}",
+            fix="Try its command in a terminal, or set a longer `init_timeout`.",
+        )
+
+    async def _open_session(self) -> McpSession:
+        host = self._host
+        command = await build_command(self._configure, host.masks)
+        hooks = Hooks(
+            on_progress=lambda params: self._calls.progress(params) if self._calls else None,
+            on_log=self._logged,
+            on_list_changed=self._relist.set,
+            on_lost=lambda: host.background(self._lost(), "last words"),
+            watch_child=host.watch_child,
+        )
+        version = importlib.metadata.version("interlock")
+        self._session = McpSession(command, hooks, host.log, version)
+        await self._session.open()
+        return self._session
+
+    def _publish(self) -> None:
+        """Report the tools; documents that this generation already sent are not sent again."""
+        assert self._calls is not None
+        found = self._tools
+        self._calls.names = found.names
+        fresh = {d: msgspec.Raw(doc) for d, doc in found.documents.items() if d not in self._sent}
+        message = Capabilities(rows=found.rows, dropped=found.dropped)
+        if self._host.send(message, msgspec.json.encode(fresh)):
+            self._sent.update(fresh)
+        for tool in found.dropped:
+            self._host.log.line("WARNING", f"Tool {tool.name}: {tool.reason}.")
+
+    async def _follow_list(self) -> None:
+        """List again whenever the server says that its tools changed; never ends by itself."""
+        assert self._session is not None
+        while True:
+            await self._relist.wait()
+            await asyncio.sleep(RELIST_DELAY)
+            self._relist.clear()
+            hidden = self._configure.settings.disabled_tools
+            try:
+                found = await self._session.list_tools(hidden, RELIST_TIMEOUT)
+            except (WorkerError, OverloadedError) as error:
+                self._host.log.line(
+                    "WARNING", f"The tools could not be listed again: {error.message}."
+                )
+                continue
+            if found != self._tools:
+                self._tools = found
+                self._publish()
+
+    async def _lost(self) -> None:
+        assert self._session is not None
+        reason = await self._session.post_mortem()
+        self._host.fail(reason.code, reason.reason, fix=reason.fix)
+
+    def _reported(self, report: Any) -> None:
+        assert self._reporter is not None
+        self._reporter.add(report)
+        if report.outcome:
+            self._host.report_children()
+
+    def _circuit_changed(self) -> None:
+        assert self._calls is not None
+        circuit = self._calls.circuit
+        if circuit.state is CircuitState.OPEN:
+            self._set_state(circuit.reason)
+            self._host.background(self._probe(), "circuit probe")
+        elif circuit.state is CircuitState.CLOSED:
+            self._set_state("")
+
+    async def _probe(self) -> None:
+        """Wait until the open circuit is due and let calls try again if the server answers a ping.
+
+        Without this nobody would call: an open circuit takes the tools out of every offer.
+        """
+        assert self._calls is not None and self._session is not None
+        circuit, loop = self._calls.circuit, asyncio.get_running_loop()
+        while circuit.state is CircuitState.OPEN:
+            await asyncio.sleep(circuit.open_for)
+            if circuit.state is not CircuitState.OPEN:
+                return
+            try:
+                async with asyncio.timeout(PROBE_TIMEOUT):
+                    answer = await self._session.ask("ping", b"{}")
+            except (TimeoutError, OverloadedError):
+                circuit.stay_open(loop.time())
+                continue
+            if not answer.fault:
+                self._set_state("")
+            return
+
+    def _set_state(self, reason: str) -> None:
+        if bool(reason) == self._degraded:
+            return
+        self._degraded = bool(reason)
+        if reason:
+            masked = self._host.masks.mask(reason)
+            self._host.send(StateReport(state="DEGRADED", code="circuit_open", reason=masked))
+        else:
+            self._host.send(StateReport(state="READY"))
+
+    def _kept(self, problem: str) -> None:
+        if problem:
+            self._host.notice(
+                "results_full",
+                message=f"Whole results cannot be kept: {problem}.",
+                fix=f"Make room for {self._configure.results_folder}.",
+            )
+        elif self._lossy:
+            self._host.notice("results_full", clear=True)
+        self._lossy = bool(problem)
+
+    def _logged(self, params: bytes) -> None:
+        if not self._log_limit.admit(asyncio.get_running_loop().time()):
+            return
+        try:
+            message = msgspec.json.decode(mend_text(params), type=_LogParams)
+            data = message.data
+            text = data if isinstance(data, str) else msgspec.json.encode(data).decode()
+        except (msgspec.MsgspecError, RecursionError, UnicodeError):
+            return
+        text, level = self._host.masks.mask(text)[:LOG_TEXT], message.level[:20]
+        self._host.log.line("SERVER", f"{level}: {text}")
+        if self._calls is not None:
+            self._calls.log(level, text)
+
+
+def kind() -> McpKind:
+    """Return the kind; called by the host once per process."""
+    return McpKind()
+
+
+def _read(body: bytes) -> McpConfigure:
+    try:
+        return msgspec.json.decode(body, type=McpConfigure)
+    except msgspec.MsgspecError as error:
+        raise WorkerError(
+            "config", f"the settings cannot be read: {error}", permanent=True
+        ) from None
+
+
+def _call_settings(configure: McpConfigure) -> CallSettings:
+    settings = configure.settings
+    return CallSettings(
+        concurrency=settings.concurrency,
+        queue=settings.queue,
+        timeout=settings.call_timeout,
+        timeout_max=max(settings.call_timeout, settings.call_timeout_max),
+        max_result=size_in_bytes(settings.max_result) or 0,
+        results_folder=Path(configure.results_folder),
+    )
