@@ -2,26 +2,79 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from interlock.bus.errors import MalformedError, TooLargeError
+from interlock.bus.messages import MAX_MESSAGE
+
+MAX_DOCUMENTS: Final = 16 << 20
+"""Bytes of documents that one source may have; beyond it further ones are refused."""
+MAX_ASKED: Final = 10_000
+"""Digests in one request; further ones are not answered."""
+_split: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class Schemas:
-    """Keeps the documents of each worker's current tools."""
+    """Keeps the documents of each worker's current tools, and shares equal ones.
+
+    A document is taken only under its own SHA-256, so no worker can replace another's.
+    """
 
     def __init__(self) -> None:
-        raise NotImplementedError
+        self._documents: dict[str, bytes] = {}
+        self._used: dict[str, frozenset[str]] = {}
 
     def report(self, worker: str, digests: Iterable[str], body: bytes | None) -> tuple[str, ...]:
         """Take the documents of a `capabilities` message; returns the digests still missing.
 
-        Raises MalformedError if the body is no object from digest to document.
+        `digests` are those of all tools that the worker serves now; documents that no worker uses
+        any more are forgotten. Raises MalformedError if the body is no object of documents.
         """
-        raise NotImplementedError
+        wanted = dict.fromkeys(digests)
+        for digest, document in self._parse(body).items():
+            if digest in wanted and hashlib.sha256(document).hexdigest() == digest:
+                self._documents.setdefault(digest, bytes(document))
+        used = []
+        size = 0
+        for digest in wanted:
+            size += len(self._documents.get(digest, b""))
+            if size <= MAX_DOCUMENTS:
+                used.append(digest)
+        self._used[worker] = frozenset(used)
+        self._sweep()
+        return tuple(digest for digest in wanted if digest not in self._documents)
+
+    @staticmethod
+    def _parse(body: bytes | None) -> dict[str, msgspec.Raw]:
+        if not body:
+            return {}
+        if len(body) > MAX_MESSAGE:
+            raise TooLargeError(len(body), MAX_MESSAGE)
+        try:
+            return _split(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise MalformedError("Tool documents are a JSON object by digest.") from error
 
     def get(self, digests: Iterable[str]) -> bytes:
         """A JSON object from digest to document, of those that are known."""
-        raise NotImplementedError
+        found = {}
+        for n, digest in enumerate(digests):
+            if n >= MAX_ASKED:
+                break
+            if digest in self._documents:
+                found[digest] = msgspec.Raw(self._documents[digest])
+        return msgspec.json.encode(found)
 
     def forget(self, worker: str) -> None:
         """The worker left the configuration."""
-        raise NotImplementedError
+        if self._used.pop(worker, None) is not None:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        used: frozenset[str] = frozenset().union(*self._used.values())
+        for digest in [digest for digest in self._documents if digest not in used]:
+            del self._documents[digest]

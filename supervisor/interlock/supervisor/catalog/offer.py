@@ -1,0 +1,111 @@
+"""What one agent may use now, and what is withheld from it and why; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from interlock.bus.names import matches, matches_folded
+from interlock.bus.records import OfferRow
+from interlock.bus.settings import AgentSettings, PolicySettings
+from interlock.supervisor.catalog.rows import CatalogRow, SourceView
+
+By = Literal["disabled", "policy", "grant", "deny", "state", "limit"]
+
+
+class Withheld(msgspec.Struct, frozen=True, kw_only=True):
+    """Capabilities of one source that an offer leaves out, for one reason."""
+
+    source: str
+    count: int
+    by: By
+    reason: str
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True):
+    """Usable rows in order, and what is withheld."""
+
+    rows: tuple[CatalogRow, ...]
+    withheld: tuple[Withheld, ...]
+
+
+def forbidden(
+    row: CatalogRow, agent: AgentSettings | None, policy: PolicySettings
+) -> tuple[By, str] | None:
+    """Why a capability is not for that agent, whatever its source's state; None if it is.
+
+    Without an agent (a person's direct call) grants and denials of agents do not count. Rules that
+    forbid match every spelling, a grant only the name itself.
+    """
+    name = row.capability
+    if row.disabled:
+        return "disabled", "disabled in the server's entry (disabled_tools)"
+    if row.tier == "block" or any(matches_folded(pattern, name) for pattern in policy.block):
+        return "policy", "blocked by policy"
+    if agent is None:
+        return None
+    if not any(matches(pattern, name) for pattern in agent.grant):
+        return "grant", "not in the agent's grant"
+    if any(matches_folded(pattern, name) for pattern in agent.deny):
+        return "deny", "denied to the agent"
+    return None
+
+
+def permitted(
+    rows: Sequence[CatalogRow], agent: AgentSettings, policy: PolicySettings
+) -> tuple[CatalogRow, ...]:
+    """The rows that the agent may use as soon as their source is usable, its focus first."""
+    kept = [row for row in rows if forbidden(row, agent, policy) is None]
+    if agent.focus:
+        # A stable sort: within and outside the focus the catalog's order stays.
+        kept.sort(key=lambda row: not any(matches(rule, row.capability) for rule in agent.focus))
+    return tuple(kept)
+
+
+def make_offer(
+    rows: Sequence[CatalogRow],
+    sources: Mapping[str, SourceView],
+    agent: AgentSettings,
+    policy: PolicySettings,
+) -> Offer:
+    """The offer of an agent: connected rows that nothing forbids, and the rest by reason."""
+    counts: dict[tuple[str, By, str], int] = {}
+    for source in sources.values():
+        if not source.connected and not source.tools:
+            counts[source.name, "state", source.reason] = 0
+        if source.over:
+            counts[source.name, "limit", "more tools, or longer names, than a source may have"] = (
+                source.over
+            )
+    for row in rows:
+        why = forbidden(row, agent, policy)
+        if why is None and not row.connected:
+            why = ("state", row.reason)
+        if why is not None:
+            key = (row.source, *why)
+            counts[key] = counts.get(key, 0) + 1
+    return Offer(
+        rows=tuple(row for row in permitted(rows, agent, policy) if row.connected),
+        withheld=tuple(
+            Withheld(source=source, count=count, by=by, reason=reason)
+            for (source, by, reason), count in sorted(counts.items())
+        ),
+    )
+
+
+def offer_row(row: CatalogRow) -> OfferRow:
+    """A row as an agent gets it."""
+    return OfferRow(
+        name=row.name,
+        wire=row.wire,
+        worker=row.source,
+        local=row.local,
+        summary=row.summary,
+        tier=row.tier,
+        digest=row.digest,
+        timeout=row.timeout,
+        timeout_max=row.timeout_max,
+        idempotent=row.idempotent,
+    )

@@ -1,0 +1,83 @@
+"""One name to one capability, for those who may not misspell: api clients and agents' requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from interlock.bus.errors import UsageError
+from interlock.bus.names import CapabilityName, resolve_spelling
+from interlock.bus.settings import AgentSettings, PolicySettings
+from interlock.supervisor.catalog.offer import forbidden
+from interlock.supervisor.catalog.rows import CatalogRow, SourceView
+
+CANDIDATES = 5
+"""Names that a refusal suggests at most."""
+LONGEST = 1_000
+"""Characters of a name that is looked at for candidates."""
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a name gives no ticket; `code` is an outcome."""
+
+    code: Literal["denied", "unavailable", "not_found"]
+    message: str
+    candidates: tuple[str, ...] = ()
+
+
+def resolve(
+    text: str,
+    rows: Sequence[CatalogRow],
+    sources: Mapping[str, SourceView],
+    policy: PolicySettings,
+    agent: AgentSettings | None = None,
+) -> CatalogRow | Refusal:
+    """The row whose name or wire name is exactly `text`, if it may be called now."""
+    row = next((row for row in rows if text in (row.name, row.wire)), None)
+    if row is None:
+        return _unknown(text, rows, sources)
+    why = forbidden(row, agent, policy)
+    if why is not None:
+        return Refusal(code="denied", message=f"{row.name} may not be called: {why[1]}.")
+    if not row.connected:
+        return _unavailable(row.source, row.reason)
+    return row
+
+
+def _unavailable(source: str, reason: str) -> Refusal:
+    return Refusal(
+        code="unavailable",
+        message=f"{source} is not usable now: {reason or 'not ready'}. "
+        f"See `interlock status {source}`.",
+    )
+
+
+def _unknown(text: str, rows: Sequence[CatalogRow], sources: Mapping[str, SourceView]) -> Refusal:
+    source = _source_of(text, sources)
+    if source is not None and not source.connected and not source.tools:
+        # What it serves is not known yet, so neither is whether that name exists.
+        return _unavailable(source.name, source.reason)
+    near = _candidates(text, rows)
+    hint = f" Did you mean {' or '.join(near)}?" if near else " See `interlock tools`."
+    shown = text if len(text) <= 100 else text[:99] + "…"
+    return Refusal(
+        code="not_found", message=f"There is no capability {shown!r}.{hint}", candidates=near
+    )
+
+
+def _source_of(text: str, sources: Mapping[str, SourceView]) -> SourceView | None:
+    try:
+        return sources.get(str(CapabilityName.parse(text).worker))
+    except UsageError:
+        kind, _, rest = text.partition("__")
+        return sources.get(f"{kind}:{rest.partition('__')[0]}")
+
+
+def _candidates(text: str, rows: Sequence[CatalogRow]) -> tuple[str, ...]:
+    if len(text) > LONGEST:
+        return ()
+    found = resolve_spelling(text, [row.capability for row in rows])
+    near = (found,) if isinstance(found, CapabilityName) else found
+    return tuple(str(name) for name in near[:CANDIDATES])
