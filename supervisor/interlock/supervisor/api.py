@@ -1,0 +1,192 @@
+"""The api plane: who may ask, who answers, and that every request gets one answer."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import zmq
+
+from interlock.bus.codec import api_encoding, decode_api_request, encode, request_id
+from interlock.bus.errors import (
+    InterlockError,
+    MalformedError,
+    OverloadedError,
+    RequestTimeoutError,
+    UnauthorizedError,
+)
+from interlock.bus.messages import ApiAnswer, ApiRequest, Gone, Reply, Request
+from interlock.bus.socket import FdSocket, open_socket
+
+Handler = Callable[[bytes, Any, bytes | None], Awaitable[bytes | None]]
+"""Takes identity, message and body; returns the JSON document of the reply, or None for no reply.
+
+Raises InterlockError; its code goes into the reply."""
+
+MAX_REQUESTS: Final = 1000
+"""Requests that may be under way at the same time."""
+MAX_CLIENTS: Final = 10_000
+"""Clients whose encoding is remembered; the one that asked longest ago is forgotten first."""
+REQUEST_TIME: Final = 60.0
+"""Seconds that a handler may take, unless it has a time of its own."""
+
+
+class Api:
+    """A ROUTER that runs one task per request and owns these tasks.
+
+    `slow` names the message types that have their own deadline. `on_trouble(error, request)` hears
+    of handlers that raised what they must not raise.
+    """
+
+    def __init__(
+        self,
+        ctx: zmq.Context[zmq.Socket[bytes]],
+        address: str,
+        key: str,
+        on_trouble: Callable[[BaseException, str], None],
+        on_client_gone: Callable[[bytes], None],
+    ) -> None:
+        sock = open_socket(ctx, zmq.ROUTER)
+        sock.bind(address)
+        self.dropped = 0
+        self._key = key.encode()
+        self._on_trouble = on_trouble
+        self._on_client_gone = on_client_gone
+        self._handlers: dict[type[Request], Handler] = {}
+        self._slow: frozenset[type[Request]] = frozenset()
+        self._encodings: OrderedDict[bytes, bytes] = OrderedDict()
+        self._holders: dict[tuple[str, int], set[bytes]] = {}
+        self._tasks: set[asyncio.Task[bytes | None]] = set()
+        self._socket = FdSocket(sock, self._received)
+
+    def serve(
+        self, handlers: Mapping[type[Request], Handler], slow: frozenset[type[Request]]
+    ) -> None:
+        """Answer these requests from now on."""
+        self._handlers.update(handlers)
+        self._slow |= slow
+
+    def answer(self, identity: bytes, message: ApiAnswer, body: bytes | None = None) -> bool:
+        """Send one answer in the client's encoding; False: full or gone, it never waits."""
+        encoding = self._encodings.get(identity)
+        if encoding is None:
+            return False
+        frames = [identity, encoding, encode(message, api_encoding(encoding))]
+        return self._socket.send(frames if body is None else [*frames, body])
+
+    def holds(self, identity: bytes, worker: str, generation: int) -> None:
+        """Remember that the client may call that generation, to tell it when that ends."""
+        holders = self._holders.setdefault((worker, generation), set())
+        holders.add(identity)
+        if len(holders) > MAX_CLIENTS:
+            holders &= self._encodings.keys()
+
+    def tell_gone(self, worker: str, generation: int, reason: str) -> None:
+        """Tell every client that may call that generation that it has ended."""
+        gone = Gone(worker=worker, generation=generation, reason=reason)
+        for identity in self._holders.pop((worker, generation), ()):
+            self.answer(identity, gone)
+
+    async def close(self) -> None:
+        """End all requests that are under way, then drop the socket."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=1.0)
+        self._socket.close()
+
+    def _received(self, frames: list[bytes]) -> None:
+        if not 3 <= len(frames) <= 4:
+            self.dropped += 1
+            return
+        identity, encoding, header = frames[:3]
+        try:
+            message = decode_api_request(encoding, header)
+        except MalformedError as error:
+            self._refuse(identity, encoding, header, error)
+            return
+        if not hmac.compare_digest(self._key, message.key.encode("utf-8", "replace")):
+            stranger = UnauthorizedError(
+                "The api key is not the one of the connection file; read that file again."
+            )
+            self._refuse(identity, encoding, header, stranger)
+            return
+        self._remember(identity, encoding)
+        if len(self._tasks) >= MAX_REQUESTS:
+            busy = OverloadedError("Too many requests are under way; try again in a moment.")
+            self._reply_error(identity, message.id, busy)
+            return
+        body = frames[3] if len(frames) == 4 else None
+        task = asyncio.get_running_loop().create_task(self._run(identity, message, body))
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._done(done, identity, message))
+
+    async def _run(self, identity: bytes, message: ApiRequest, body: bytes | None) -> bytes | None:
+        handler = self._handlers.get(type(message))
+        if handler is None:
+            tag = str(message.__struct_config__.tag)
+            raise InterlockError(
+                f"This supervisor does not answer `{tag}` yet.", code="unsupported"
+            )
+        if type(message) in self._slow:
+            return await handler(identity, message, body)
+        try:
+            async with asyncio.timeout(REQUEST_TIME):
+                return await handler(identity, message, body)
+        except TimeoutError:
+            raise RequestTimeoutError(
+                "The supervisor could not answer in time; try again when it is less busy."
+            ) from None
+
+    def _done(self, task: asyncio.Task[bytes | None], identity: bytes, message: ApiRequest) -> None:
+        """Send what the handler made; the last boundary for what it must not have raised."""
+        self._tasks.discard(task)
+        if task.cancelled():
+            stopping = InterlockError("The supervisor is stopping.", code="stopping")
+            self._reply_error(identity, message.id, stopping)
+            return
+        error = task.exception()
+        if error is None:
+            document = task.result()
+            if document is not None and not self.answer(identity, Reply(id=message.id), document):
+                self._lose(identity)
+        elif isinstance(error, InterlockError):
+            self._reply_error(identity, message.id, error)
+        else:
+            self._on_trouble(error, str(message.__struct_config__.tag))
+            internal = InterlockError(
+                "Something went wrong inside the supervisor; its log says what."
+            )
+            self._reply_error(identity, message.id, internal)
+
+    def _reply_error(self, identity: bytes, number: int, error: InterlockError) -> None:
+        fix = getattr(error, "fix", "")
+        reply = Reply(id=number, code=error.code, message=error.message, fix=fix)
+        if not self.answer(identity, reply):
+            self._lose(identity)
+
+    def _lose(self, identity: bytes) -> None:
+        self._encodings.pop(identity, None)
+        self._on_client_gone(identity)
+
+    def _refuse(
+        self, identity: bytes, encoding: bytes, header: bytes, error: InterlockError
+    ) -> None:
+        """Answer a sender that is not known and stays so, if its request has an id at all."""
+        self.dropped += 1
+        number = request_id(encoding, header)
+        if number:
+            reply = encode(
+                Reply(id=number, code=error.code, message=error.message), api_encoding(encoding)
+            )
+            self._socket.send([identity, encoding, reply])
+
+    def _remember(self, identity: bytes, encoding: bytes) -> None:
+        self._encodings[identity] = encoding
+        self._encodings.move_to_end(identity)
+        if len(self._encodings) > MAX_CLIENTS:
+            self._encodings.popitem(last=False)

@@ -1,0 +1,85 @@
+"""Everything that needs a person's attention: the only owner of these rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+
+from interlock.bus.events import AttentionChanged, Event
+
+MAX_TEXT: Final = 1000
+"""Characters of one text; longer ones, which a worker may send, are cut."""
+MAX_ROWS: Final = 100
+"""Rows of one name; more, which a worker may send, are dropped and counted."""
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One row. `name` is a worker, `supervisor` or `configuration`."""
+
+    name: str
+    code: str
+    message: str
+    fix: str
+    file: str = ""
+    line: int = 0
+    subject: str = ""
+    """What tells rows of the same name and code apart, such as a tool."""
+
+
+Key = tuple[str, str, str]
+
+
+class Attention:
+    """Rows by name, code and subject; `publish` hears of each that comes, changes or goes."""
+
+    def __init__(self, publish: Callable[[Event], object]) -> None:
+        self._publish = publish
+        self._rows: dict[Key, Row] = {}
+        self.dropped = 0
+
+    def rows(self) -> tuple[Row, ...]:
+        """All rows, those of one name together, oldest first."""
+        return tuple(sorted(self._rows.values(), key=lambda row: row.name))
+
+    def set(self, row: Row) -> None:
+        """Add a row, or replace the one with the same name, code and subject."""
+        row = _cut(row)
+        key = (row.name, row.code, row.subject)
+        if self._rows.get(key) == row:
+            return
+        if key not in self._rows and sum(name == row.name for name, _, _ in self._rows) >= MAX_ROWS:
+            self.dropped += 1
+            return
+        self._rows[key] = row
+        self._publish(AttentionChanged(name=row.name, code=row.code, message=row.message))
+
+    def clear(self, name: str, code: str, subject: str = "") -> None:
+        """Take a row away, if it is there."""
+        gone = self._rows.pop((name, code[:MAX_TEXT], subject[:MAX_TEXT]), None)
+        if gone is not None:
+            self._publish(AttentionChanged(name=name, code=gone.code, clear=True))
+
+    def replace(self, rows: Iterable[Row], kept: Callable[[Row], bool]) -> None:
+        """Exchange all rows that `kept` refuses for `rows`; what stays the same stays silent."""
+        fresh = {(row.name, row.code, row.subject): row for row in map(_cut, rows)}
+        for key, row in list(self._rows.items()):
+            if key not in fresh and not kept(row):
+                self.clear(*key)
+        for row in fresh.values():
+            self.set(row)
+
+    def forget(self, name: str) -> None:
+        """Take away all rows of a worker that is gone for good."""
+        self.replace((), lambda row: row.name != name)
+
+
+def _cut(row: Row) -> Row:
+    texts = {
+        "code": row.code[:MAX_TEXT],
+        "message": row.message[:MAX_TEXT],
+        "fix": row.fix[:MAX_TEXT],
+        "subject": row.subject[:MAX_TEXT],
+    }
+    return msgspec.structs.replace(row, **texts)

@@ -1,0 +1,349 @@
+"""All workers: the only place that feeds their lifecycles and does what these command."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import secrets
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from typing import Final, Protocol
+
+from interlock.bus.endpoints import Home, endpoint, unlink_endpoint
+from interlock.bus.errors import NotFoundError
+from interlock.bus.messages import Configure, ControlDown, Drain, Stop
+from interlock.bus.settings import AgentSettings, PolicySettings, Timing
+from interlock.supervisor.attention import Attention, Row
+from interlock.supervisor.boot import (
+    Entry,
+    boot_record,
+    configure_body,
+    init_budget,
+    kind_of,
+    spawn_request,
+)
+from interlock.supervisor.config.model import Settings
+from interlock.supervisor.control import ControlPlane
+from interlock.supervisor.events.ports import WorkerView
+from interlock.supervisor.events.sequencer import Sequencer
+from interlock.supervisor.lifecycle import commands, inputs
+from interlock.supervisor.lifecycle.states import UP, State, Timer, Worker
+from interlock.supervisor.lifecycle.step import step
+from interlock.supervisor.member import SETTLED, Member, Predicate
+from interlock.supervisor.spawn.launcher import Launcher
+
+JITTER: Final = 0.2
+PERMANENT: Final = frozenset({"command_not_found", "no_permission", "too_large"})
+"""Codes of failed starts that trying again soon cannot help."""
+
+
+class Listener(Protocol):
+    """Who has to know of every change before it is announced."""
+
+    def worker_changed(self, worker: str) -> None:
+        """The worker has a new state or reason."""
+
+    def worker_gone(self, worker: str, generation: int, reason: str) -> None:
+        """A generation has ended."""
+
+    def worker_forgotten(self, worker: str) -> None:
+        """The worker is in no configuration any more and has ended."""
+
+
+class Fleet:
+    """Workers by name, in the order of their configuration.
+
+    `connect` must be called before anything is fed; it is apart from construction because the
+    parts need each other. Everything runs in the event loop and nothing waits.
+    """
+
+    control: ControlPlane
+    launcher: Launcher
+    listener: Listener
+
+    def __init__(
+        self, home: Home, settings: Settings, sequencer: Sequencer, attention: Attention
+    ) -> None:
+        self.home = home
+        self.settings = settings
+        self.members: dict[str, Member] = {}
+        self._sequencer = sequencer
+        self._attention = attention
+        self._random = random.Random()
+
+    def connect(self, control: ControlPlane, launcher: Launcher, listener: Listener) -> None:
+        """Name the parts that carry out commands."""
+        self.control, self.launcher, self.listener = control, launcher, listener
+
+    @property
+    def timing(self) -> Timing:
+        """The times in force."""
+        return self.settings.supervisor.timing
+
+    # --- the members ---
+
+    def add(self, name: str, entry: Entry) -> Member:
+        """Take a worker in, STOPPED; or give one that is still on its way out its new entry."""
+        member = self.members.get(name)
+        if member is None:
+            member = Member(Worker(name, kind_of(entry), since=time.monotonic()), entry)
+            self.members[name] = member
+        self.configure(member, entry)
+        return member
+
+    def configure(self, member: Member, entry: Entry) -> None:
+        """Give a worker its entry; what runs already keeps what it was started with."""
+        member.entry = entry
+        member.worker.timing = self.timing
+        member.worker.init_budget = init_budget(entry)
+
+    def find(self, name: str) -> Member:
+        """The worker with that name, or with that name after a kind if only one has it.
+
+        Raises NotFoundError.
+        """
+        if name in self.members:
+            return self.members[name]
+        found = [full for full in self.members if full.partition(":")[2] == name]
+        if len(found) == 1:
+            return self.members[found[0]]
+        if found:
+            raise NotFoundError(f"{name} may be {' or '.join(found)}; say which one you mean.")
+        known = ", ".join(self.members) or "none"
+        raise NotFoundError(f"There is no worker {name}; configured are: {known}.")
+
+    def up(self) -> Iterator[Member]:
+        """The workers whose process has said hello and is not being stopped."""
+        return (member for member in self.members.values() if member.worker.state in UP)
+
+    def pids(self) -> dict[str, int]:
+        """Pids of the processes that run now, by name."""
+        return {
+            name: member.worker.pid for name, member in self.members.items() if member.worker.pid
+        }
+
+    async def reached(self, member: Member, wish: Predicate, seconds: float) -> bool:
+        """Wait until the worker is as wished; False if it is not after `seconds`."""
+        if wish(member.worker):
+            return True
+        future = asyncio.get_running_loop().create_future()
+        member.waiters.append((wish, future))
+        try:
+            async with asyncio.timeout(seconds):
+                await future
+        except TimeoutError:
+            return False
+        return True
+
+    # --- inputs ---
+
+    def feed(self, name: str, event: inputs.Input) -> None:
+        """Apply one input to a worker's lifecycle and do what it commands."""
+        member = self.members.get(name)
+        if member is None:
+            return
+        worker = member.worker
+        before = (worker.state, worker.reason, worker.generation)
+        todo = step(worker, event)
+        told = (worker.state, worker.reason, worker.generation) == before
+        for command in todo:
+            # The dead are fenced first, then everybody who decides learns of the new state, and
+            # only then it is announced: who acts on an event finds what it says.
+            if not told and not isinstance(command, commands.Fence):
+                self.listener.worker_changed(name)
+                told = True
+            self._execute(member, command)
+        if not told:
+            self.listener.worker_changed(name)
+        self._attend(member)
+        member.wake()
+
+    def feed_all(self, make: type[inputs.Start]) -> None:
+        """Apply the same wish to all workers whose entry is enabled, in parallel."""
+        for name, member in list(self.members.items()):
+            if member.entry.settings.enabled:
+                self.feed(name, make(now=time.monotonic()))
+
+    def spawned(self, name: str, generation: int, pid: int, start: int) -> None:
+        """The spawner started a process."""
+        self.feed(name, inputs.Spawned(now=time.monotonic(), generation=generation, pid=pid))
+
+    def spawn_failed(self, name: str, generation: int, code: str, message: str) -> None:
+        """The spawner could not start a process."""
+        self.feed(
+            name,
+            inputs.SpawnFailed(
+                now=time.monotonic(),
+                generation=generation,
+                code=code,
+                message=message,
+                permanent=code in PERMANENT,
+                jitter=self._jitter(),
+            ),
+        )
+
+    def died(self, name: str, generation: int) -> None:
+        """A process is dead; how it ended comes with `exited`."""
+        member = self.members.get(name)
+        if member is not None and member.worker.generation == generation:
+            self._fence(member, generation, "its process died")
+
+    def exited(
+        self, name: str, generation: int, exit_code: int | None, signal_number: int | None
+    ) -> None:
+        """A process is dead and how it ended is known."""
+        self.feed(
+            name,
+            inputs.Exited(
+                now=time.monotonic(),
+                generation=generation,
+                exit_code=exit_code,
+                signal=signal_number,
+                jitter=self._jitter(),
+            ),
+        )
+
+    def spawner_lost(self, reason: str) -> None:
+        """The spawner died and everything below it has been swept."""
+        for name in list(self.members):
+            self.feed(
+                name,
+                inputs.SpawnerLost(now=time.monotonic(), reason=reason, jitter=self._jitter()),
+            )
+
+    # --- what the turn service needs ---
+
+    def view(self, worker: str) -> WorkerView | None:
+        """The worker with that name, or None if none is configured."""
+        member = self.members.get(worker)
+        if member is None:
+            return None
+        record = member.worker
+        return WorkerView(
+            name=record.name,
+            kind=record.kind,
+            state=str(record.state),
+            reason=record.reason,
+            generation=record.generation,
+        )
+
+    def agents(self) -> Mapping[str, AgentSettings]:
+        """Enabled agents by name, without `agent:`."""
+        return {
+            name: entry.settings
+            for name, entry in self.settings.agents.items()
+            if entry.settings.enabled
+        }
+
+    def default_agent(self) -> str:
+        """Name of the agent that a turn without one goes to."""
+        return self.settings.supervisor.default_agent
+
+    def policy(self) -> PolicySettings:
+        """The policy in force."""
+        return self.settings.policy
+
+    def send(
+        self, worker: str, generation: int, message: ControlDown, body: bytes | None = None
+    ) -> bool:
+        """Send on control to exactly that generation; False: gone or full."""
+        return self.control.send(worker, generation, message, body)
+
+    # --- commands ---
+
+    def _execute(self, member: Member, command: commands.Command) -> None:
+        name = member.worker.name
+        match command:
+            case commands.Spawn(generation):
+                self._spawn(member, generation)
+            case commands.SendConfigure(generation):
+                body = configure_body(self.home, name, member.entry, self.timing)
+                configure = Configure(key=member.key, endpoint=member.endpoint)
+                self.control.send(name, generation, configure, body)
+            case commands.SendDrain(generation, seconds):
+                self.control.send(name, generation, Drain(seconds=seconds))
+            case commands.SendStop(generation):
+                self.control.send(name, generation, Stop())
+            case commands.Signal(generation, kill):
+                number = signal.SIGKILL if kill else signal.SIGTERM
+                self.launcher.signal(name, generation, number)
+            case commands.SetTimer(generation, timer, delay):
+                self._cancel_timer(member)
+                loop = asyncio.get_running_loop()
+                fired = (name, generation, timer)
+                member.timer = loop.call_later(delay, self._fire, *fired)
+            case commands.CancelTimer():
+                self._cancel_timer(member)
+            case commands.Fence(generation, reason):
+                self._fence(member, generation, reason)
+            case commands.ReplaceSpawner():
+                if self.launcher.pid is not None:
+                    os.kill(self.launcher.pid, signal.SIGKILL)
+            case commands.Publish(event):
+                self._sequencer.publish(event)
+            case commands.Forget():
+                self._cancel_timer(member)
+                del self.members[name]
+                self._attention.forget(name)
+                self.listener.worker_forgotten(name)
+
+    def _spawn(self, member: Member, generation: int) -> None:
+        name = member.worker.name
+        nonce, token = secrets.token_hex(8), secrets.token_hex(16)
+        boot = boot_record(self.home, name, member.entry, generation, nonce, token)
+        member.forget_generation()
+        if member.worker.kind != "agent":  # agents call and are not called
+            member.key = secrets.token_bytes(32)
+            member.endpoint = endpoint(self.home, "data", name, generation)
+        self.control.expect(boot)
+        self.launcher.spawn(spawn_request(boot, member.entry))
+
+    def _fence(self, member: Member, generation: int, reason: str) -> None:
+        if generation <= member.fenced:
+            return
+        member.fenced = generation
+        name = member.worker.name
+        self.control.forget(name, generation)
+        if member.endpoint:
+            unlink_endpoint(member.endpoint)
+        member.forget_generation()
+        self.listener.worker_gone(name, generation, reason)
+
+    def _fire(self, name: str, generation: int, timer: Timer) -> None:
+        self.members[name].timer = None
+        self.feed(name, inputs.TimerFired(now=time.monotonic(), generation=generation, timer=timer))
+
+    def _cancel_timer(self, member: Member) -> None:
+        if member.timer is not None:
+            member.timer.cancel()
+            member.timer = None
+
+    def _jitter(self) -> float:
+        return self._random.uniform(1 - JITTER, 1 + JITTER)
+
+    def _attend(self, member: Member) -> None:
+        """Keep the worker's own row under needs attention true: there while it is in trouble."""
+        worker = member.worker
+        if worker.state not in SETTLED:
+            return  # no outcome yet: a row would come and go with every attempt
+        trouble = _trouble(member)
+        rows = () if trouble is None else (trouble,)
+        self._attention.replace(rows, lambda row: row.name != worker.name or row.subject != "state")
+
+
+def _trouble(member: Member) -> Row | None:
+    worker = member.worker
+    failure = worker.failure
+    by_hand = f"interlock logs {worker.name}"
+    if worker.state is State.DEGRADED:
+        code = member.degraded_code or "degraded"
+        return Row(name=worker.name, code=code, message=worker.reason, fix=by_hand, subject="state")
+    failing = worker.state is State.FAILED or (worker.state is State.BACKOFF and worker.attempt > 1)
+    if failing and failure is not None:
+        fix = failure.fix or f"{by_hand}; interlock restart {worker.name}"
+        return Row(
+            name=worker.name, code=failure.code, message=worker.reason, fix=fix, subject="state"
+        )
+    return None

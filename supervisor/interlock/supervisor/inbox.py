@@ -1,0 +1,173 @@
+"""What workers say on control, and who takes it."""
+
+from __future__ import annotations
+
+import time
+
+from interlock.bus import messages as m
+from interlock.bus.errors import MalformedError
+from interlock.supervisor.attention import Attention, Row
+from interlock.supervisor.events.turns import TurnService
+from interlock.supervisor.fleet import Fleet
+from interlock.supervisor.lifecycle import inputs
+from interlock.supervisor.lifecycle.states import UP, State
+from interlock.supervisor.member import Member
+from interlock.supervisor.pings import PingClock
+from interlock.supervisor.policy.tickets import TicketOffice
+
+
+class Inbox:
+    """Dispatches every control message of a proven worker; what it may not say is counted."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        pings: PingClock,
+        attention: Attention,
+        turns: TurnService,
+        tickets: TicketOffice,
+    ) -> None:
+        self.dropped = 0
+        self._fleet = fleet
+        self._pings = pings
+        self._attention = attention
+        self._turns = turns
+        self._tickets = tickets
+
+    def received(
+        self, name: str, generation: int, message: m.ControlUp, body: bytes | None
+    ) -> None:
+        """Take one message; `name` and `generation` are proven by its connection."""
+        member = self._fleet.members.get(name)
+        if member is None or member.worker.generation != generation:
+            self.dropped += 1
+            return
+        try:
+            taken = (
+                self._lifecycle(member, generation, message)
+                or self._about_itself(member, generation, message)
+                or self._of_an_agent(member, generation, message, body)
+                or self._of_a_server(member, generation, message, body)
+            )
+        except MalformedError:
+            taken = False
+        self.dropped += not taken
+
+    def _lifecycle(self, member: Member, generation: int, message: m.ControlUp) -> bool:
+        now = time.monotonic()
+        event: inputs.Input
+        match message:
+            case m.Hello(pid=pid):
+                event = inputs.HelloReceived(now=now, generation=generation, pid=pid)
+            case m.Ready():
+                if member.worker.state is not State.INITIALIZING:
+                    return False
+                member.server = message.server[:200]
+                member.tools = max(member.tools, message.tools)
+                if message.endpoint and member.endpoint:
+                    # The address is the one it was given, whatever it claims.
+                    self._tickets.open_target(
+                        member.worker.name, generation, member.key, member.endpoint
+                    )
+                event = inputs.ReadyReceived(now=now, generation=generation, tools=member.tools)
+            case m.StateReport():
+                member.degraded_code = message.code
+                event = inputs.StateReceived(
+                    now=now,
+                    generation=generation,
+                    degraded=message.state == "DEGRADED",
+                    reason=message.reason,
+                )
+            case m.WorkerFailed():
+                event = inputs.FailureReceived(
+                    now=now,
+                    generation=generation,
+                    code=message.code,
+                    reason=message.reason,
+                    fix=message.fix,
+                    permanent=message.permanent,
+                )
+            case m.Drained():
+                event = inputs.DrainedReceived(now=now, generation=generation)
+            case _:
+                return False
+        self._fleet.feed(member.worker.name, event)
+        return True
+
+    def _about_itself(self, member: Member, generation: int, message: m.ControlUp) -> bool:
+        name = member.worker.name
+        match message:
+            case m.Pong():
+                self._pings.answered((name, generation))
+                member.in_flight, member.queue = message.in_flight, message.queue
+                member.dropped = message.dropped
+            case m.Children():
+                member.children = message.children
+                self._fleet.launcher.record_children(name, generation, message.children)
+            case m.Notice(clear=True):
+                self._attention.clear(name, message.code, message.subject)
+            case m.Notice():
+                self._attention.set(
+                    Row(
+                        name=name,
+                        code=message.code,
+                        message=message.message,
+                        fix=message.fix,
+                        subject=message.subject,
+                    )
+                )
+            case m.Revoked():
+                self._turns.on_revoked(name, generation, message)
+            case _:
+                return False
+        return True
+
+    def _of_an_agent(
+        self, member: Member, generation: int, message: m.ControlUp, body: bytes | None
+    ) -> bool:
+        if member.worker.kind != "agent":
+            return False
+        name = member.worker.name
+        match message:
+            case m.TurnItems():
+                self._turns.on_items(name, generation, message, body)
+            case m.TicketRequest():
+                self._turns.on_ticket_request(name, generation, message, body)
+            case m.SchemaGet():
+                self._turns.on_schema_get(name, generation, message)
+            case _:
+                return False
+        return True
+
+    def _of_a_server(
+        self, member: Member, generation: int, message: m.ControlUp, body: bytes | None
+    ) -> bool:
+        if member.worker.kind == "agent":
+            return False
+        name = member.worker.name
+        match message:
+            case m.CallReports():
+                member.metrics.add(message.reports)
+                member.in_flight, member.queue = message.in_flight, message.queue
+                self._turns.on_call_reports(name, generation, message)
+            case m.Capabilities() if member.worker.state in UP:
+                self._turns.on_capabilities(name, message, body)
+                member.tools = member.worker.tools = len(message.rows)
+                self._attend_tools(name, message)
+            case _:
+                return False
+        return True
+
+    def _attend_tools(self, name: str, message: m.Capabilities) -> None:
+        rows = [
+            Row(
+                name=name,
+                code="tool_schema",
+                message=f"The tool {tool.name} "
+                f"{'was mended' if tool.mended else 'is left out'}: {tool.reason}",
+                fix=f"Report it to the makers of {name}; all its other tools work.",
+                subject=tool.name,
+            )
+            for tool in message.dropped
+        ]
+        self._attention.replace(rows, lambda row: row.name != name or row.code != "tool_schema")

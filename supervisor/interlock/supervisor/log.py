@@ -1,0 +1,77 @@
+"""The supervisor's log file: one JSON object a line, rotated, and never in anybody's way."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+MAX_BYTES: Final = 5 << 20
+RETRY_AFTER: Final = 1.0
+"""Seconds between two attempts while the disk refuses."""
+
+
+class RotatingFile:
+    """Appends lines; the file before is kept beside it with `.1` at its end.
+
+    A write that fails is counted and tried again later; `on_trouble(reason)` is called when that
+    begins and with "" when it is over. Nothing raises.
+    """
+
+    def __init__(
+        self, path: Path, on_trouble: Callable[[str], None], max_bytes: int = MAX_BYTES
+    ) -> None:
+        self.lost = 0
+        self._path, self._on_trouble, self._max = path, on_trouble, max_bytes
+        self._fd, self._size, self._retry_at = -1, 0, 0.0
+
+    def msg(self, line: str) -> None:
+        """Write one line."""
+        if self._retry_at and time.monotonic() < self._retry_at:
+            self.lost += 1
+            return
+        data = (line + "\n").encode("utf-8", "replace")
+        try:
+            if self._fd >= 0 and self._size + len(data) > self._max:
+                self.close()
+                self._path.replace(self._path.with_name(self._path.name + ".1"))
+            if self._fd < 0:
+                flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+                self._fd = os.open(self._path, flags, 0o600)
+                self._size = os.fstat(self._fd).st_size
+            self._size += os.write(self._fd, data)
+        except OSError as error:
+            self.lost += 1
+            troubled, self._retry_at = self._retry_at, time.monotonic() + RETRY_AFTER
+            if not troubled:
+                self._on_trouble(f"The log {self._path} cannot be written: {error.strerror}.")
+            return
+        if self._retry_at:
+            self._retry_at = 0.0
+            self._on_trouble("")
+
+    debug = info = warning = error = critical = msg
+
+    def close(self) -> None:
+        """Close the file; the next line opens it again."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def make_log(file: RotatingFile) -> Any:
+    """Make the structured log that writes to `file`; its event names are tags of messages."""
+    return structlog.wrap_logger(
+        file,
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(default=repr),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(20),
+    )

@@ -1,0 +1,175 @@
+"""Configuration at run time: what is in force, and what a new reading of it changes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from interlock.bus.errors import ConfigError
+from interlock.bus.events import ConfigReloaded
+from interlock.bus.messages import Apply
+from interlock.supervisor.attention import Attention, Row
+from interlock.supervisor.boot import configure_body
+from interlock.supervisor.config.diff import Diff, diff
+from interlock.supervisor.config.model import Loaded, Problem, Settings
+from interlock.supervisor.events.sequencer import Sequencer
+from interlock.supervisor.fleet import Fleet
+from interlock.supervisor.lifecycle import inputs
+from interlock.supervisor.lifecycle.states import UP, After, State
+from interlock.supervisor.member import Member
+
+Loader = Callable[[Loaded | None], Loaded]
+"""Reads all configuration, given what is in force. Reads files, so it is called in a thread."""
+
+
+class Sources(Protocol):
+    """Who has to know of new settings besides the workers."""
+
+    def settings_changed(self, settings: Settings) -> None:
+        """These settings are in force from now on."""
+
+
+class Configuration:
+    """Owns what is in force, and brings the fleet in line with it."""
+
+    def __init__(
+        self,
+        loader: Loader,
+        loaded: Loaded,
+        fleet: Fleet,
+        attention: Attention,
+        sequencer: Sequencer,
+        sources: Sources,
+    ) -> None:
+        self.loaded = loaded
+        self._loader = loader
+        self._fleet = fleet
+        self._attention = attention
+        self._sequencer = sequencer
+        self._sources = sources
+        self._lock = asyncio.Lock()
+
+    def files(self) -> Iterable[Path]:
+        """All files that a change of would matter."""
+        return self.loaded.files
+
+    def begin(self) -> None:
+        """Take in the first reading; nothing is started yet."""
+        for name, entry in self.loaded.settings.workers().items():
+            self._fleet.add(name, entry)
+        self._sources.settings_changed(self.loaded.settings)
+        self._attend(self.loaded.problems)
+
+    async def reload(self) -> bytes:
+        """Read everything again, apply the difference, return `{changed, problems}` as JSON.
+
+        Raises ConfigError, code `config`, when a named file cannot be read; all stays as it is.
+        """
+        async with self._lock:
+            try:
+                loaded = await asyncio.to_thread(self._loader, self.loaded)
+            except ConfigError as error:
+                row = Row(
+                    name="configuration",
+                    code="unreadable",
+                    message=error.message,
+                    fix="Mend the file; what was in force goes on.",
+                    subject="--config",
+                )
+                self._attention.set(row)
+                raise
+            change = diff(self.loaded.settings, loaded.settings)
+            told = loaded.problems != self.loaded.problems
+            self.loaded = loaded
+            self._attend(loaded.problems)
+            if not change.empty:
+                self._apply(change, loaded.settings)
+            if told or not change.empty:
+                self._announce(change, loaded.problems)
+        return msgspec.json.encode(
+            {
+                "changed": {
+                    "added": change.added,
+                    "removed": change.removed,
+                    "enabled": change.enabled,
+                    "disabled": change.disabled,
+                    "restarted": change.restart,
+                    "applied": change.apply,
+                },
+                "problems": loaded.problems,
+            }
+        )
+
+    def _announce(self, change: Diff, problems: tuple[Problem, ...]) -> None:
+        self._sequencer.publish(
+            ConfigReloaded(
+                added=change.added + change.enabled,
+                removed=change.removed + change.disabled,
+                restarted=change.restart,
+                applied=change.apply,
+                problems=len(problems),
+            )
+        )
+
+    def _apply(self, change: Diff, settings: Settings) -> None:
+        fleet, now = self._fleet, time.monotonic()
+        fleet.settings = settings
+        entries = settings.workers()
+        for name, entry in entries.items():
+            fleet.add(name, entry)
+        self._sources.settings_changed(settings)
+        for name in change.removed:
+            fleet.feed(name, inputs.Remove(now=now))
+        for name in change.disabled:
+            reason = "disabled in the configuration"
+            fleet.feed(name, inputs.Stop(now=now, reason=reason))
+        for name in change.added + change.enabled:
+            if entries[name].settings.enabled:
+                fleet.feed(name, inputs.Start(now=now))
+        for name in change.restart:
+            if _wanted(fleet.members[name]):
+                reason = "its configuration changed"
+                fleet.feed(name, inputs.Restart(now=now, reason=reason, changed=True))
+        for name in change.apply:
+            self._apply_live(fleet.members[name], now)
+        if change.supervisor:
+            for name in change.unchanged:
+                self._send_settings(fleet.members[name])
+
+    def _apply_live(self, member: Member, now: float) -> None:
+        if member.worker.state is State.FAILED:  # perhaps this is what it failed for
+            self._fleet.feed(member.worker.name, inputs.Start(now=now))
+        else:
+            self._send_settings(member)
+
+    def _send_settings(self, member: Member) -> None:
+        worker = member.worker
+        if worker.state in UP:
+            body = configure_body(self._fleet.home, worker.name, member.entry, self._fleet.timing)
+            self._fleet.send(worker.name, worker.generation, Apply(), body)
+
+    def _attend(self, problems: tuple[Problem, ...]) -> None:
+        rows = [
+            Row(
+                name=problem.entry or "configuration",
+                code=problem.code,
+                message=str(problem),
+                fix=problem.fix,
+                file=problem.file,
+                line=problem.line,
+                subject=f"{problem.file}:{problem.line}:{problem.column}:{problem.key}",
+            )
+            for problem in problems
+        ]
+        self._attention.replace(rows, lambda row: not row.file and row.name != "configuration")
+
+
+def _wanted(member: Member) -> bool:
+    worker = member.worker
+    stopping_for_good = worker.state is State.STOPPING and worker.after is After.STAY
+    return worker.state is not State.STOPPED and not stopping_for_good

@@ -1,0 +1,85 @@
+"""Runs a supervisor in this process: `python -m interlock.supervisor.run --home DIR`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from interlock.bus.endpoints import Home, HomeLock, default_home
+from interlock.bus.errors import InterlockError
+from interlock.supervisor.config.model import Loaded
+from interlock.supervisor.config.read import load
+from interlock.supervisor.reload import Loader
+from interlock.supervisor.runtime import Supervisor
+from interlock.supervisor.spawn.sweep import sweep_recorded
+
+
+def run_supervisor(
+    path: Path,
+    *,
+    config: Path | None = None,
+    workspace: Path | None = None,
+    on_ready: Callable[[], None] = lambda: None,
+) -> int:
+    """Run a supervisor on that home until it is told to stop; returns the exit code of `up`.
+
+    `on_ready` is called once the api answers. Prints one sentence on standard error when it cannot
+    start.
+    """
+    home = Home(Path(os.path.abspath(path)))
+    try:
+        home.prepare()
+        with HomeLock(home):
+            loader = _loader(home, config, workspace)
+            loaded = loader(None)
+            sweep_recorded(home.processes)
+            home.clear_run()
+            _set_title(home)
+            asyncio.run(_run(home, loader, loaded, on_ready))
+    except InterlockError as error:
+        sys.stderr.write(f"{error.message}\n")
+        return 1
+    except OSError as error:
+        sys.stderr.write(
+            f"The supervisor cannot work in {home.path}: {error}. "
+            "Free some space there or choose another --home.\n"
+        )
+        return 1
+    return 0
+
+
+async def _run(home: Home, loader: Loader, loaded: Loaded, on_ready: Callable[[], None]) -> None:
+    await Supervisor(home, loader, loaded).run(on_ready)
+
+
+def _loader(home: Home, config: Path | None, workspace: Path | None) -> Loader:
+    environ = dict(os.environ)
+
+    def read(previous: Loaded | None) -> Loaded:
+        return load(home.path, workspace, config, environ, previous)
+
+    return read
+
+
+def _set_title(home: Home) -> None:
+    from setproctitle import setproctitle
+
+    setproctitle(f"interlock: supervisor {home.path}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read the command line and run."""
+    parser = argparse.ArgumentParser(prog="python -m interlock.supervisor.run")
+    parser.add_argument("--home", type=Path, default=default_home())
+    parser.add_argument("--config", type=Path)
+    parser.add_argument("--workspace", type=Path)
+    chosen = parser.parse_args(arguments)
+    return run_supervisor(chosen.home, config=chosen.config, workspace=chosen.workspace)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,309 @@
+"""The supervisor: makes all parts, ties them together, starts the workers, and ends in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import zmq
+
+from interlock.bus import messages as m
+from interlock.bus.endpoints import ConnectionInfo, Home, endpoint, write_connection
+from interlock.bus.errors import InterlockError
+from interlock.bus.events import Event, SpawnerDied, ToolEvent
+from interlock.bus.messages import PROTOCOL
+from interlock.bus.settings import SupervisorSettings
+from interlock.bus.socket import FdSocket, open_socket
+from interlock.supervisor.api import Api, Handler
+from interlock.supervisor.attention import Attention, Row
+from interlock.supervisor.background import Background
+from interlock.supervisor.catalog.rows import Catalog
+from interlock.supervisor.catalog.schemas import Schemas
+from interlock.supervisor.config.model import Loaded
+from interlock.supervisor.config.watch import changes
+from interlock.supervisor.control import ControlPlane
+from interlock.supervisor.events.journal import Journal
+from interlock.supervisor.events.sequencer import Sequencer
+from interlock.supervisor.events.turnapi import TurnApi
+from interlock.supervisor.events.turnlog import TurnLogs
+from interlock.supervisor.events.turns import TurnService
+from interlock.supervisor.fleet import Fleet
+from interlock.supervisor.handlers import Handlers
+from interlock.supervisor.inbox import Inbox
+from interlock.supervisor.lifecycle import inputs
+from interlock.supervisor.lifecycle.states import State, Worker
+from interlock.supervisor.links import Links
+from interlock.supervisor.log import RotatingFile, make_log
+from interlock.supervisor.pings import PingClock
+from interlock.supervisor.policy.tickets import TicketOffice
+from interlock.supervisor.reload import Configuration, Loader
+from interlock.supervisor.resources import Sampler
+from interlock.supervisor.spawn.launcher import Launcher
+from interlock.supervisor.spawn.sweep import Records
+from interlock.supervisor.status import Status, version
+from interlock.supervisor.watches import ping_workers, watch_limits
+
+EVENTS_HIGH_WATER: Final = 10_000
+"""Events that one subscriber may be behind before it loses some."""
+RESERVE: Final = 3.0
+"""Seconds of `stop_total` kept for ending the spawner and closing the journal."""
+KILL_WAIT: Final = 1.0
+"""Seconds that killed workers get to be gone before the spawner ends with them."""
+
+
+class Supervisor:
+    """One supervisor of one home, whose lock the caller holds.
+
+    `run` returns when it has been told to stop and nothing of it is left. Every part is made in
+    the constructor, which therefore must run in the event loop.
+    """
+
+    def __init__(self, home: Home, loader: Loader, loaded: Loaded) -> None:
+        self.home = home
+        self.epoch = secrets.token_hex(8)
+        self._key = secrets.token_hex(32)
+        self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._ctx: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._make_events()
+        settings, timing = loaded.settings, loaded.settings.supervisor.timing
+        self._log_file = RotatingFile(home.logs / "supervisor.log", self._log_trouble)
+        self._log = make_log(self._log_file)
+        self.sequencer.listen(self._log_event)
+        self.fleet = Fleet(home, settings, self.sequencer, self.attention)
+        self._api = Api(
+            self._ctx, endpoint(home, "api"), self._key, self._trouble, self._client_gone
+        )
+        catalog, schemas = Catalog(), Schemas()
+        tickets = TicketOffice(life=timing.ticket)
+        self._journal = Journal(home.journal, self.epoch, self._journal_row)
+        self._turn_logs = TurnLogs(self._journal, self._api.answer)
+        self.turns = TurnService(
+            workers=self.fleet,
+            catalog=catalog,
+            schemas=schemas,
+            tickets=tickets,
+            journal=self._journal,
+            logs=self._turn_logs,
+            sequencer=self.sequencer,
+        )
+        turn_api = TurnApi(self.turns)
+        self._pings = PingClock(time.monotonic())
+        inbox = Inbox(self.fleet, self._pings, self.attention, self.turns, tickets)
+        self._control = ControlPlane(self._ctx, endpoint(home, "control"), inbox.received)
+        self._launcher = self._make_launcher(settings.supervisor)
+        links = Links(
+            self.fleet,
+            self._api,
+            catalog,
+            schemas,
+            tickets,
+            self.turns,
+            turn_api,
+            self.sequencer,
+        )
+        self.fleet.connect(self._control, self._launcher, links)
+        self._configuration = Configuration(
+            loader, loaded, self.fleet, self.attention, self.sequencer, links
+        )
+        self._sampler = Sampler()
+        self._background = Background(self._trouble)
+        status = Status(
+            self.fleet,
+            self.attention,
+            self._sampler,
+            self.epoch,
+            lambda: self._control.dropped + inbox.dropped + self._api.dropped,
+        )
+        handlers = Handlers(
+            self.fleet, status, self.sequencer, self._configuration.reload, self.stop
+        )
+        turn_handlers: dict[type[m.Request], Handler] = {
+            m.TurnStart: turn_api.start,
+            m.TurnWatch: turn_api.watch,
+            m.TurnCredit: turn_api.credit,
+            m.TurnUnwatch: turn_api.unwatch,
+            m.TurnStop: turn_api.cancel,
+            m.TurnsGet: turn_api.turns,
+            m.TurnGet: turn_api.show,
+            m.ToolsGet: turn_api.tools,
+            m.Resolve: links.resolve,
+        }
+        self._api.serve(handlers.table() | turn_handlers, frozenset({m.WorkerControl}))
+
+    # --- life ---
+
+    async def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
+        """Start everything, work until told to stop, end in order. Raises SpawnError, OSError.
+
+        `on_ready` is called once the api answers; workers are still starting then.
+        """
+        self._catch_signals()
+        try:
+            self.turns.interrupted(await self._journal.open())
+            await self._launcher.start()
+            self._configuration.begin()
+            self._write_connection()
+            self._log.info("supervisor.started", epoch=self.epoch, home=str(self.home.path))
+            on_ready()
+            self.fleet.feed_all(inputs.Start)
+            self._background.keep("pings", lambda: ping_workers(self.fleet, self._pings))
+            self._background.keep(
+                "limits", lambda: watch_limits(self.fleet, self._sampler, self.attention)
+            )
+            self._background.keep("configuration", self._watch_files)
+            await self._stop.wait()
+        finally:
+            await self._end()
+
+    def stop(self) -> None:
+        """Begin to end in order; called again, end without waiting for anybody."""
+        if self._stop.is_set():
+            self._hurry.set()
+        self._stop.set()
+
+    def _catch_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._loop_trouble)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, self.stop)
+
+    async def _watch_files(self) -> None:
+        async for _ in changes(self._configuration.files):
+            with contextlib.suppress(InterlockError):  # it stands under needs attention
+                await self._configuration.reload()
+
+    async def _end(self) -> None:
+        self._log.info("supervisor.stopping")
+        refused = (m.WorkerControl, m.Reload, m.TurnStart, m.Resolve)
+        self._api.serve(dict.fromkeys(refused, _refuse), frozenset())
+        await self._background.close()
+        await self._stop_workers()
+        await self._launcher.close()
+        await self.turns.close()
+        await self._journal.close()
+        await self._api.close()
+        self._control.close()
+        self._events.close()
+        self._ctx.destroy(0)
+        for left in (self.home.connection_file, self.home.processes):
+            left.unlink(missing_ok=True)
+        self.home.clear_run()
+        self._log.info("supervisor.stopped")
+        self._log_file.close()
+
+    async def _stop_workers(self) -> None:
+        for name in list(self.fleet.members):
+            stop = inputs.Stop(now=time.monotonic(), reason="the supervisor stops")
+            self.fleet.feed(name, stop)
+        patience = max(0.0, self.fleet.timing.stop_total - RESERVE)
+        waits = [
+            asyncio.ensure_future(self.fleet.reached(member, _is_stopped, patience))
+            for member in self.fleet.members.values()
+        ]
+        if not waits:
+            return
+        hurry = asyncio.ensure_future(self._hurry.wait())
+        everyone = asyncio.ensure_future(asyncio.wait(waits))
+        await asyncio.wait([everyone, hurry], return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+        late = [member for member in self.fleet.members.values() if not _is_stopped(member.worker)]
+        for member in late:
+            worker = member.worker
+            self._launcher.signal(worker.name, worker.generation, signal.SIGKILL)
+        if late:
+            await asyncio.wait(waits, timeout=KILL_WAIT)
+        for task in (everyone, *waits):
+            task.cancel()
+        await asyncio.wait([everyone, hurry, *waits], timeout=KILL_WAIT)
+
+    # --- parts ---
+
+    def _make_events(self) -> None:
+        sock = open_socket(self._ctx, zmq.XPUB, sndhwm=EVENTS_HIGH_WATER)
+        sock.bind(endpoint(self.home, "events"))
+        self._events = FdSocket(sock, lambda frames: self.sequencer.on_frames(frames))
+        self.sequencer = Sequencer(self.epoch, self._events.send)
+        self.attention = Attention(self.sequencer.publish)
+
+    def _make_launcher(self, settings: SupervisorSettings) -> Launcher:
+        return Launcher(
+            settings.spawn,
+            on_spawned=self.fleet.spawned,
+            on_failed=self.fleet.spawn_failed,
+            on_exited=self.fleet.exited,
+            on_died=self.fleet.died,
+            on_spawner_lost=self._spawner_lost,
+            on_notice=self._spawner_row,
+            records=Records(self.home.processes),
+            log=self.home.logs / "spawner.log",
+        )
+
+    def _write_connection(self) -> None:
+        write_connection(
+            self.home,
+            ConnectionInfo(
+                version=version(),
+                protocol=PROTOCOL,
+                pid=os.getpid(),
+                api=endpoint(self.home, "api"),
+                events=endpoint(self.home, "events"),
+                key=self._key,
+                epoch=self.epoch,
+                home=str(self.home.path),
+            ),
+        )
+
+    # --- what others report ---
+
+    def _spawner_lost(self, reason: str) -> None:
+        self.sequencer.publish(SpawnerDied(reason=reason))
+        self.fleet.spawner_lost("spawner died")
+
+    def _spawner_row(self, code: str, message: str) -> None:
+        fix = f"See {self.home.logs / 'spawner.log'}."
+        self.attention.set(Row(name="supervisor", code=code, message=message, fix=fix))
+
+    def _journal_row(self, code: str, message: str, fix: str, *, clear: bool = False) -> None:
+        if clear:
+            self.attention.clear("supervisor", code)
+        else:
+            self.attention.set(Row(name="supervisor", code=code, message=message, fix=fix))
+
+    def _log_trouble(self, reason: str) -> None:
+        fix = "Free some space; lines are lost until then, everything else goes on."
+        self._journal_row("log_disk_full", reason, fix, clear=not reason)
+
+    def _client_gone(self, identity: bytes) -> None:
+        self._turn_logs.drop_client(identity)
+
+    def _log_event(self, event: Event) -> None:
+        if not isinstance(event, ToolEvent):  # these are in the journal, and too many
+            tag = str(event.__struct_config__.tag)
+            fields = {name: getattr(event, name) for name in event.__struct_fields__}
+            for common in ("epoch", "time"):
+                fields.pop(common)
+            self._log.info(tag, **fields)
+
+    def _trouble(self, error: BaseException, what: str) -> None:
+        self._log.error("internal", what=what, exc_info=error)
+
+    def _loop_trouble(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """The last boundary: what a callback raised is logged, and the loop goes on."""
+        self._log.error(
+            "internal", what=context.get("message", ""), exc_info=context.get("exception")
+        )
+
+
+def _is_stopped(worker: Worker) -> bool:
+    return worker.state is State.STOPPED
+
+
+async def _refuse(identity: bytes, message: m.Request, body: bytes | None) -> bytes | None:
+    raise InterlockError("The supervisor is stopping.", code="stopping")

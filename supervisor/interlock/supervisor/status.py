@@ -1,0 +1,78 @@
+"""The status document."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from importlib import metadata
+from typing import Any
+
+import msgspec
+
+from interlock.supervisor.attention import Attention
+from interlock.supervisor.fleet import Fleet
+from interlock.supervisor.member import Member
+from interlock.supervisor.resources import Sampler, Usage
+
+
+def version() -> str:
+    """Version of the installed Interlock; empty when it runs without being installed."""
+    try:
+        return metadata.version("interlock")
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+class Status:
+    """Makes the document of `interlock status --json`; measures only because somebody asks."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        attention: Attention,
+        sampler: Sampler,
+        epoch: str,
+        dropped: Callable[[], int],
+    ) -> None:
+        self._fleet = fleet
+        self._attention = attention
+        self._sampler = sampler
+        self._epoch = epoch
+        self._dropped = dropped
+        self._begun = time.monotonic()
+        self._version = version()
+
+    def document(self, members: tuple[Member, ...] | None = None) -> dict[str, Any]:
+        """Make the document, of some workers or of all."""
+        chosen = tuple(self._fleet.members.values()) if members is None else members
+        usage = self._sampler.sample(self._fleet.pids())
+        own = usage.get("", Usage())
+        now = time.monotonic()
+        names = {member.worker.name for member in chosen}
+        return {
+            "supervisor": {
+                "pid": os.getpid(),
+                "epoch": self._epoch,
+                "uptime": now - self._begun,
+                "version": self._version,
+                "rss_bytes": own.rss_bytes,
+                "cpu_percent": own.cpu_percent,
+                "home": str(self._fleet.home.path),
+                "dropped": self._dropped(),
+            },
+            "workers": [self._row(member, usage.get(member.worker.name)) for member in chosen],
+            "needs_attention": [
+                msgspec.to_builtins(row)
+                for row in self._attention.rows()
+                if members is None or row.name in names
+            ],
+        }
+
+    def row(self, member: Member) -> dict[str, Any]:
+        """Make the row of one worker."""
+        usage = self._sampler.sample(self._fleet.pids())
+        return self._row(member, usage.get(member.worker.name))
+
+    def _row(self, member: Member, usage: Usage | None) -> dict[str, Any]:
+        return member.row(usage or Usage(), time.monotonic(), time.time())
