@@ -48,12 +48,21 @@ def open_socket(
     return sock
 
 
+# Plain integers: combining and comparing the enum's members would cost as much as a system call.
+_EVENTS: Final = int(zmq.EVENTS)
+_MORE_COMES: Final = int(zmq.RCVMORE)
+_IN: Final = int(zmq.POLLIN)
+_OUT: Final = int(zmq.POLLOUT)
+_NOW: Final = int(zmq.DONTWAIT)
+_NOW_PART: Final = int(zmq.DONTWAIT | zmq.SNDMORE)
+
+
 class FdSocket:
     """Owns a ZeroMQ socket and calls `on_message` with the frames of each message, in the loop.
 
-    The descriptor is edge-triggered: it announces a change once, and any operation on the socket
-    may swallow the announcement. So every wake-up receives until nothing is left (at most `budget`
-    messages, then other callbacks have a turn), and every send looks again afterwards.
+    The descriptor announces a change once, and any operation on the socket may swallow the
+    announcement. So every wake-up receives until nothing is left (at most `budget` messages, then
+    other callbacks have a turn), and sends look again afterwards.
 
     `on_writable` is called after each wake-up while `want_writable` is True and a peer can take
     messages.
@@ -63,13 +72,14 @@ class FdSocket:
         "_again",
         "_draining",
         "_fd",
+        "_get",
+        "_looked",
         "_loop",
         "_on_message",
         "_on_writable",
         "_sock",
         "budget",
         "closed",
-        "get",
         "want_writable",
     )
 
@@ -84,18 +94,18 @@ class FdSocket:
         import asyncio
 
         self._sock = zmq_socket
+        self._get: Callable[[int], Any] = zmq_socket.get
         self._on_message = on_message
         self._on_writable = on_writable
         self.budget = budget
         self.closed = False
         self.want_writable = False
         self._draining = False
-        self._again: asyncio.Handle | None = None
+        self._looked = False
         self._loop = asyncio.get_running_loop()
-        self.get: Callable[[int], Any] = zmq_socket.get
         self._fd = int(zmq_socket.get(zmq.FD))
         self._loop.add_reader(self._fd, self._drain)
-        self._again = self._loop.call_soon(self._drain)
+        self._again: asyncio.Handle | None = self._loop.call_soon(self._drain)
 
     def send(self, frames: Frames) -> bool:
         """Queue one message; False if its peer's queue is full or the peer is not there.
@@ -104,15 +114,12 @@ class FdSocket:
         """
         if self.closed:
             return False
-        sock = self._sock
-        last = len(frames) - 1
+        send = self._sock.send
         try:
-            for i, frame in enumerate(frames):
-                sock.send(
-                    frame,
-                    zmq.DONTWAIT if i == last else zmq.DONTWAIT | zmq.SNDMORE,
-                    len(frame) < ZERO_COPY,
-                )
+            for frame in frames[:-1]:
+                send(frame, _NOW_PART)
+            frame = frames[-1]
+            send(frame, _NOW, len(frame) < ZERO_COPY)
         except zmq.Again:
             return False
         except zmq.ZMQError as error:
@@ -120,8 +127,8 @@ class FdSocket:
                 return False
             raise
         finally:
-            if not self._draining and self._again is None and self.get(zmq.EVENTS) & zmq.POLLIN:
-                self._again = self._loop.call_soon(self._drain)
+            if not self._draining and self._again is None:
+                self._look()
         return True
 
     def close(self, linger: float = 0.0) -> None:
@@ -138,27 +145,27 @@ class FdSocket:
             self._again = None
         self._sock.close(round(linger * 1000))
 
+    def _look(self) -> None:
+        # A look at once is cheap for a lone send; in a burst of sends one look at its end will do.
+        if self._looked or self._get(_EVENTS) & _IN:
+            self._again = self._loop.call_soon(self._drain)
+        self._looked = True
+
     def _drain(self) -> None:
-        if self.closed:
-            return
+        self._looked = False
         if self._again is not None:
             self._again.cancel()
             self._again = None
-        sock = self._sock
+        get, on_message = self._get, self._on_message
         more = True
         self._draining = True
         try:
             for _ in range(self.budget):
-                try:
-                    frames = [sock.recv(zmq.DONTWAIT)]
-                except zmq.Again:
+                # Asking is five times cheaper than an exception.
+                if not get(_EVENTS) & _IN:
                     more = False
                     break
-                while self.get(zmq.RCVMORE):
-                    frame = sock.recv(zmq.DONTWAIT)
-                    if len(frames) < MAX_FRAMES:
-                        frames.append(frame)
-                self._on_message(frames)
+                on_message(self._receive())
                 if self.closed:
                     return
         finally:
@@ -166,6 +173,14 @@ class FdSocket:
             self._draining = False
             if more and not self.closed:
                 self._again = self._loop.call_soon(self._drain)
-        if self.want_writable and self._on_writable is not None:
-            if self.get(zmq.EVENTS) & zmq.POLLOUT:
-                self._on_writable()
+        if self.want_writable and self._on_writable is not None and get(_EVENTS) & _OUT:
+            self._on_writable()
+
+    def _receive(self) -> list[bytes]:
+        sock, get = self._sock, self._get
+        frames = [sock.recv(_NOW)]
+        while get(_MORE_COMES):
+            frame = sock.recv(_NOW)
+            if len(frames) < MAX_FRAMES:
+                frames.append(frame)
+        return frames
