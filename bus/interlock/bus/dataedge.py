@@ -149,7 +149,9 @@ class DataEdge:
         """
         ticket_id = peek(ticket).id
         frames = [encode(Open(ticket=ticket))]
-        if self._waiting or not self._socket.send(frames):
+        if not self._waiting and self._socket.send(frames):
+            self._connected = True
+        else:
             self._wait(0, frames)
         return ticket_id
 
@@ -216,6 +218,7 @@ class DataEdge:
 
     def _start(self, call: _Outstanding, frames: list[bytes], now: float) -> None:
         if not self._waiting and self._socket.send(frames):
+            self._connected = True
             self._unheard += 1
             call.sent = True
         elif self._connected:

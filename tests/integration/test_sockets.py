@@ -1,0 +1,123 @@
+"""Sockets on the loop: nothing leaks, the control channel survives what it gets."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import zmq
+from data_rig import Rig, run
+
+from interlock.bus.channel import ControlChannel
+from interlock.bus.codec import decode_control_up, encode
+from interlock.bus.errors import MalformedError
+from interlock.bus.messages import ControlDown, Hello, Ping, Pong, Stop
+from interlock.bus.records import Boot
+from interlock.bus.socket import FdSocket, open_socket
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_closing_leaves_no_descriptor_and_no_reader(tmp_path: Path) -> None:
+    counts = []
+
+    async def test(rig: Rig) -> None:
+        for _ in range(20):
+            edge = rig.edge()
+            # Large enough for the thread that pyzmq starts for uncopied frames, once a process.
+            assert (await edge.call("echo", b"{" + b" " * 100_000 + b"}", 5)).outcome == "ok"
+            edge.close()
+            edge.close()
+
+    for n in range(4):
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        run(folder, test)
+        counts.append(descriptors())
+    assert counts[-1] <= counts[0]
+
+
+def boot(address: str) -> Boot:
+    return Boot(
+        name="mcp:git", kind="mcp", generation=2, nonce="n", token="t", control=address, home="",
+        log="",
+    )  # fmt: skip
+
+
+def test_the_control_channel_talks_under_its_identity(tmp_path: Path) -> None:
+    async def test(rig: Rig) -> None:
+        address = f"ipc://{tmp_path}/control"
+        got: list[tuple[ControlDown, bytes | None]] = []
+        bad: list[MalformedError] = []
+        done = asyncio.Event()
+
+        def received(message: ControlDown, body: bytes | None) -> None:
+            got.append((message, body))
+            if isinstance(message, Stop):
+                done.set()
+
+        channel = ControlChannel(rig.ctx, boot(address), received, bad.append)
+        assert channel.send(Hello(token="t", pid=1))
+        assert channel.send(Pong(n=1), b"body")
+        up: asyncio.Queue[list[bytes]] = asyncio.Queue()
+        router = open_socket(rig.ctx, zmq.ROUTER)
+        router.bind(address)
+        supervisor = FdSocket(router, up.put_nowait)
+        identity, header = await up.get()
+        assert identity == b"mcp:git#2#n"
+        assert decode_control_up(header) == Hello(token="t", pid=1)
+        assert (await up.get())[2] == b"body"
+        supervisor.send([identity, b"\xc1"])
+        supervisor.send([identity, encode(Ping(n=1)), b"x", b"y"])
+        supervisor.send([identity, encode(Ping(n=2)), b"body"])
+        supervisor.send([identity, encode(Stop())])
+        await done.wait()
+        assert got == [(Ping(n=2), b"body"), (Stop(), None)]
+        assert (len(bad), channel.dropped) == (2, 2)
+        assert not supervisor.send([b"nobody", b"x"])
+        channel.close()
+        channel.close()
+        assert not channel.send(Pong(n=2))
+        supervisor.close()
+
+    run(tmp_path, test)
+
+
+def test_a_burst_beyond_the_budget_arrives_whole(tmp_path: Path) -> None:
+    async def test(rig: Rig) -> None:
+        left, right = open_socket(rig.ctx, zmq.DEALER), open_socket(rig.ctx, zmq.DEALER)
+        left.bind(f"ipc://{tmp_path}/pair")
+        right.connect(f"ipc://{tmp_path}/pair")
+        got: list[bytes] = []
+        done = asyncio.Event()
+
+        def received(frames: list[bytes]) -> None:
+            got.extend(frames)
+            if len(got) == 500:
+                done.set()
+
+        reader, writer = FdSocket(left, received, budget=3), FdSocket(right, lambda _: None)
+        assert all(writer.send([b"%d" % n]) for n in range(500))
+        await done.wait()
+        assert got == [b"%d" % n for n in range(500)]
+        reader.close()
+        writer.close()
+
+    run(tmp_path, test)
+
+
+@pytest.mark.parametrize("module", ["codec", "tickets", "endpoints", "socket"])
+def test_what_the_synchronous_client_imports_is_light(module: str) -> None:
+    script = (
+        f"import sys, interlock.bus.{module}\n"
+        "heavy = {'asyncio', 'mcp', 'click', 'psutil', 'structlog', 'rich', 'keyring',"
+        " 'platformdirs', 'pydantic'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-P", "-c", script], check=True, timeout=30)
