@@ -78,6 +78,8 @@ class Journal:
     ) -> None:
         self.path = path
         self.epoch = epoch
+        self.past: tuple[str, ...] = ()
+        """Ids of the turns of earlier supervisors, oldest first; set by `open`."""
         self._attention = attention
         self._bounds = bounds or JournalBounds()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -257,7 +259,11 @@ class Journal:
     # --- in the writer's thread ---
 
     def _write_forever(self, opened: asyncio.Future[tuple[TurnRow, ...]]) -> None:
-        self._tell(_resolve, opened, self._connect_and_interrupt())
+        interrupted = self._connect_and_interrupt()
+        if self._connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self.past = journalfile.ids(self._connection)
+        self._tell(_resolve, opened, interrupted)
         while batch := self._take():
             self._write(batch)
             if self._closing and self._degraded:

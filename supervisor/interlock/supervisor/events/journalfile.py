@@ -154,6 +154,12 @@ def interrupt(connection: sqlite3.Connection, epoch: str, now: float) -> tuple[T
     return tuple(_turn(row, epoch) for row in found)
 
 
+def ids(connection: sqlite3.Connection) -> tuple[str, ...]:
+    """The ids of all turns, oldest first. Raises what SQLite raises."""
+    rows = connection.execute("SELECT turn FROM turns ORDER BY id").fetchall()
+    return tuple(str(row[0]) for row in rows)
+
+
 def apply(
     connection: sqlite3.Connection, epoch: str, operations: Sequence[Operation], *, durable: bool
 ) -> None:

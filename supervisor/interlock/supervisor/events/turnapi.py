@@ -6,6 +6,15 @@ where the request has no reply of its own. They raise InterlockError; its code g
 
 from __future__ import annotations
 
+import asyncio
+import math
+import re
+from typing import Any, Final
+
+import msgspec
+
+from interlock.bus.codec import decode_as
+from interlock.bus.errors import InterlockError, JournalError, NotFoundError, UsageError
 from interlock.bus.messages import (
     Resolve,
     ToolsGet,
@@ -17,47 +26,223 @@ from interlock.bus.messages import (
     TurnUnwatch,
     TurnWatch,
 )
-from interlock.supervisor.events.turns import TurnService
+from interlock.bus.settings import AgentSettings
+from interlock.supervisor.catalog.offer import forbidden, make_offer
+from interlock.supervisor.catalog.resolve import Refusal, resolve
+from interlock.supervisor.catalog.rows import CatalogRow
+from interlock.supervisor.events.journalrows import CallRow, TurnRow
+from interlock.supervisor.events.turns import NewTurn, TurnService
+
+MAX_TEXT: Final = 1 << 20
+"""Bytes of a turn's text, as JSON."""
+MAX_SESSION: Final = 200
+"""Characters of a session's name."""
+MAX_DEADLINE: Final = 7 * 86_400.0
+"""Seconds."""
+MAX_LISTED: Final = 1_000
+"""Turns in one answer."""
+ACCEPT: Final = 10.0
+"""Seconds that a start waits for its acceptance; the journal answers long before."""
+_TURN_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class TurnApi:
     """The handlers; the runtime dispatches by message type."""
 
     def __init__(self, turns: TurnService) -> None:
-        raise NotImplementedError
+        self._turns = turns
 
     async def start(self, identity: bytes, message: TurnStart, body: bytes | None) -> bytes:
         """`{turn, state}` once the turn is accepted; the same id again answers the same turn."""
-        raise NotImplementedError
+        turn = message.turn
+        if not _TURN_ID.fullmatch(turn):
+            raise UsageError("A turn's id is 32 hex digits in lower case.")
+        if self._turns.row(turn) is None and not self._turns.ended_before(turn):
+            self._turns.begin(self._new(message, body))
+        waiting = self._turns.accepted(turn)
+        if waiting is not None:
+            async with asyncio.timeout(ACCEPT):
+                await asyncio.shield(waiting)
+        return self._state(await self._row(turn))
+
+    def _new(self, message: TurnStart, body: bytes | None) -> NewTurn:
+        agent = message.agent or self._turns.workers.default_agent()
+        settings = self._agent(agent)
+        text = decode_as(body or b"null", str, MAX_TEXT)
+        if not text.strip():
+            raise UsageError("A turn needs a text.")
+        if len(message.session) > MAX_SESSION:
+            raise UsageError(f"A session's name has at most {MAX_SESSION} characters.")
+        if not (math.isfinite(message.deadline) and message.deadline >= 0):
+            raise UsageError("A deadline is a number of seconds, 0 for the agent's own.")
+        return NewTurn(
+            turn=message.turn,
+            agent=agent,
+            text=text,
+            session=message.session,
+            deadline=min(message.deadline or settings.deadline, MAX_DEADLINE),
+            unattended=message.unattended,
+        )
+
+    def _agent(self, name: str) -> AgentSettings:
+        agents = self._turns.workers.agents()
+        settings = agents.get(name)
+        if settings is None:
+            known = ", ".join(sorted(agents)) or "none; add one with `interlock agent add`"
+            raise NotFoundError(f"There is no agent {name[:100]!r}. Agents: {known}.")
+        return settings
+
+    async def _row(self, turn: str) -> TurnRow:
+        row = self._turns.row(turn)
+        if row is None:
+            row = await self._turns.journal.turn(turn) if _TURN_ID.fullmatch(turn) else None
+        if row is None:
+            raise NotFoundError(f"There is no turn {turn[:40]!r}; see `interlock turns`.")
+        return row
+
+    @staticmethod
+    def _state(row: TurnRow) -> bytes:
+        return msgspec.json.encode({"turn": row.turn, "state": row.state})
 
     async def watch(self, identity: bytes, message: TurnWatch, body: bytes | None) -> None:
         """Streams `items`; a reply is sent only for an unknown turn (`not_found`)."""
-        raise NotImplementedError
+        if message.offset < 0 or message.credit < 0:
+            raise UsageError("Offset and credit of a watch are not negative.")
+        if not self._turns.logs.known(message.turn):
+            self._turns.logs.reserve(identity, message.id)
+            try:
+                await self._row(message.turn)
+            except InterlockError:
+                self._turns.logs.unwatch(identity, message.id)
+                raise
+        await self._turns.logs.watch(
+            identity, message.id, message.turn, offset=message.offset, credit=message.credit
+        )
 
     async def credit(self, identity: bytes, message: TurnCredit, body: bytes | None) -> None:
         """Grants a watcher more items."""
-        raise NotImplementedError
+        self._turns.logs.credit(identity, message.watch, message.credit)
 
     async def unwatch(self, identity: bytes, message: TurnUnwatch, body: bytes | None) -> None:
         """Ends a watch."""
-        raise NotImplementedError
+        self._turns.logs.unwatch(identity, message.watch)
 
     async def cancel(self, identity: bytes, message: TurnStop, body: bytes | None) -> bytes:
         """`{turn, state}`; the end itself arrives in the stream."""
-        raise NotImplementedError
+        self._turns.cancel(message.turn)
+        return self._state(await self._row(message.turn))
 
     async def turns(self, identity: bytes, message: TurnsGet, body: bytes | None) -> bytes:
         """`{turns: [...]}`, newest first."""
-        raise NotImplementedError
+        limit = min(max(message.limit, 1), MAX_LISTED)
+        rows = {row.turn: row for row in self._turns.rows()}
+        try:
+            for row in await self._turns.journal.turns(limit):
+                rows.setdefault(row.turn, row)
+        except JournalError:
+            # The journal stands under needs attention; memory has what is under way.
+            if not rows:
+                raise
+        newest = sorted(rows.values(), key=lambda row: row.started, reverse=True)[:limit]
+        return msgspec.json.encode({"turns": [_turn_document(row) for row in newest]})
 
     async def show(self, identity: bytes, message: TurnGet, body: bytes | None) -> bytes:
         """One turn's row with its calls."""
-        raise NotImplementedError
+        row = await self._row(message.turn)
+        try:
+            calls = await self._turns.journal.calls(message.turn)
+        except JournalError:
+            calls = []
+        document = _turn_document(row) | {"calls": [_call_document(call) for call in calls]}
+        return msgspec.json.encode(document)
 
     async def tools(self, identity: bytes, message: ToolsGet, body: bytes | None) -> bytes:
-        """The catalog, or the offer for a request."""
-        raise NotImplementedError
+        """The catalog, or the offer for a request.
+
+        Without a request all rows that nothing forbids are listed, connected or not; with one, only
+        what a turn sent now would be offered. `withheld` counts the rest by reason.
+        """
+        turns = self._turns
+        name = message.agent or turns.workers.default_agent()
+        agent = self._agent(name) if message.agent or message.text else None
+        settings = agent or turns.workers.agents().get(name) or AgentSettings()
+        policy = turns.workers.policy()
+        rows, sources = turns.catalog.rows(), turns.catalog.sources()
+        offer = make_offer(rows, sources, settings, policy)
+        withheld = offer.withheld
+        shown = offer.rows
+        if not message.text:
+            shown = tuple(row for row in rows if forbidden(row, settings, policy) is None)
+            withheld = tuple(held for held in withheld if held.by != "state" or not held.count)
+        document = {
+            "agent": name,
+            "capabilities": [_row_document(row) for row in shown],
+            "withheld": withheld,
+        }
+        return msgspec.json.encode(document)
 
     async def resolve(self, identity: bytes, message: Resolve, body: bytes | None) -> bytes:
         """`{capability, local, timeout, timeout_max, target}` for a direct call."""
-        raise NotImplementedError
+        turns = self._turns
+        found = resolve(
+            message.capability,
+            turns.catalog.rows(),
+            turns.catalog.sources(),
+            turns.workers.policy(),
+        )
+        if isinstance(found, Refusal):
+            raise InterlockError(found.message, code=found.code)
+        target = turns.tickets.api_target(found.source, found.local, f"api:{identity.hex()}")
+        if target is None:
+            raise InterlockError(
+                f"{found.source} is not usable now; try again.", code="unavailable"
+            )
+        document = {
+            "capability": found.name,
+            "local": found.local,
+            "timeout": found.timeout,
+            "timeout_max": found.timeout_max,
+            "target": target,
+        }
+        return msgspec.json.encode(document)
+
+
+def _turn_document(row: TurnRow) -> dict[str, Any]:
+    return {
+        "turn": row.turn,
+        "agent": row.agent,
+        "session": row.session,
+        "state": row.state,
+        "text": row.text,
+        "started": row.started,
+        "ended": row.ended,
+        "code": row.code,
+        "message": row.message,
+    }
+
+
+def _call_document(call: CallRow) -> dict[str, Any]:
+    return {
+        "capability": call.capability,
+        "outcome": call.outcome,
+        "duration_ms": call.duration_ms,
+        "started": call.started,
+        "may_have_run": call.may_have_run,
+        "worker": call.worker,
+        "generation": call.generation,
+        "call": call.call,
+        "caller": call.caller,
+    }
+
+
+def _row_document(row: CatalogRow) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "wire": row.wire,
+        "kind": row.kind,
+        "source": row.source,
+        "tier": row.tier,
+        "connected": row.connected,
+        "reason": row.reason,
+        "summary": row.summary,
+    }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -76,6 +76,8 @@ class TurnLogs:
         self._watchers: dict[tuple[bytes, int], _Watcher] = {}
         self._loading: dict[tuple[bytes, int], int] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self.on_evicted: Callable[[str], None] = _nothing
+        """Called with each turn that left memory."""
 
     # --- the turn's side ---
 
@@ -131,6 +133,10 @@ class TurnLogs:
 
     # --- the watcher's side ---
 
+    def reserve(self, identity: bytes, watch: int) -> None:
+        """Count credit for a watch that is about to begin."""
+        self._loading.setdefault((identity, watch), 0)
+
     async def watch(
         self, identity: bytes, watch: int, turn: str, *, offset: int, credit: int
     ) -> None:
@@ -140,20 +146,20 @@ class TurnLogs:
         Raises JournalError if the disk cannot be read, OverloadedError above the watcher limit.
         """
         key = (identity, watch)
-        if len(self._watchers) + len(self._loading) >= self._bounds.watchers:
-            raise OverloadedError("Too many watchers; end one and try again.")
         self._remove(key)
-        if turn not in self._logs:
-            self._loading[key] = 0
-            try:
+        try:
+            if len(self._watchers) + len(self._loading) > self._bounds.watchers:
+                raise OverloadedError("Too many watchers; end one and try again.")
+            if turn not in self._logs:
+                self.reserve(*key)
                 items = await self._journal.items(turn)
                 if key not in self._loading:
                     return
-                credit += self._loading[key]
-            finally:
-                self._loading.pop(key, None)
-            if turn not in self._logs:
-                self._restore(turn, items)
+                if turn not in self._logs:
+                    self._restore(turn, items)
+            credit += self._loading.get(key, 0)
+        finally:
+            self._loading.pop(key, None)
         log = self._logs[turn]
         if turn in self._ended:
             self._ended.move_to_end(turn)
@@ -245,6 +251,7 @@ class TurnLogs:
             del self._ended[turn], self._logs[turn]
             self._ended_bytes -= log.size
             self._journal.forgotten(turn)
+            self.on_evicted(turn)
             if len(self._ended) <= self._bounds.ended and self._ended_bytes <= self._bounds.size:
                 return
 
@@ -266,6 +273,10 @@ def _batch(items: Sequence[bytes], offset: int, credit: int) -> list[bytes]:
             break
         batch.append(item)
     return batch
+
+
+def _nothing(turn: str) -> None:
+    """Where nobody asked to be told."""
 
 
 def _clamp(credit: int) -> int:

@@ -1,25 +1,68 @@
-"""The turn service: takes, dispatches, follows and ends every turn."""
+"""The turn service: takes, dispatches, follows and ends every turn.
+
+It owns all turns of this supervisor's life. Decisions are in `turnstate`; here they are carried out
+with the journal, the logs, the tickets and the agents. Nothing here waits: the journal answers
+through futures, agents through messages, and every wait of a turn has a timer.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
 import msgspec
 
+from interlock.bus.errors import OverloadedError
+from interlock.bus.events import (
+    CatalogChanged,
+    TurnAccepted,
+    TurnCancelledEvent,
+    TurnCompletedEvent,
+    TurnFailed,
+    TurnFailedEvent,
+    TurnInterrupted,
+    TurnStartedEvent,
+)
 from interlock.bus.messages import (
     CallReports,
     Capabilities,
+    OfferUpdate,
     Revoked,
     SchemaGet,
     TicketRequest,
+    TurnCancel,
+    TurnDispatch,
     TurnItems,
 )
-from interlock.supervisor.catalog.rows import Catalog
+from interlock.bus.messages import Schemas as SchemasMessage
+from interlock.bus.settings import McpServerSettings
+from interlock.supervisor.catalog.rows import Catalog, Delta
 from interlock.supervisor.catalog.schemas import Schemas
+from interlock.supervisor.events import turnstate
+from interlock.supervisor.events.calls import CallBook
 from interlock.supervisor.events.journal import Journal
 from interlock.supervisor.events.journalrows import TurnRow
 from interlock.supervisor.events.ports import Workers
 from interlock.supervisor.events.sequencer import Sequencer
+from interlock.supervisor.events.turnitems import encode, parse
 from interlock.supervisor.events.turnlog import TurnLogs
+from interlock.supervisor.events.turnoffers import TurnOffers
+from interlock.supervisor.events.turnstate import Phase, Terminal, TurnState, step
 from interlock.supervisor.policy.tickets import TicketOffice
+
+LIVE: Final = 1_000
+"""Turns under way at once."""
+PAST: Final = 20_000
+"""Ids of ended turns that are remembered, so that none runs twice."""
+_ENDS: Final = {
+    "turn.completed": "completed",
+    "turn.failed": "failed",
+    "turn.cancelled": "cancelled",
+}
 
 
 class TurnTimes(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +74,35 @@ class TurnTimes(msgspec.Struct, frozen=True, kw_only=True):
     """Past the turn's deadline, before the supervisor ends it in the agent's place."""
     grace: float = 2.0
     """From a cancel to the supervisor's own end, if the agent does not answer."""
+
+
+class NewTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """A turn as a client asks for it, checked."""
+
+    turn: str
+    agent: str
+    text: str
+    session: str = ""
+    deadline: float
+    unattended: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class _Live:
+    """A turn under way."""
+
+    row: TurnRow
+    until: float
+    """Loop time of its deadline."""
+    accepted: asyncio.Future[None]
+    state: TurnState = field(default_factory=TurnState)
+    timers: dict[str, asyncio.TimerHandle] = field(default_factory=dict)
+    last: bytes | None = None
+    dispatched: bool = False
+
+    @property
+    def worker(self) -> str:
+        return f"agent:{self.row.agent}"
 
 
 class TurnService:
@@ -47,49 +119,314 @@ class TurnService:
         logs: TurnLogs,
         sequencer: Sequencer,
         times: TurnTimes | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        raise NotImplementedError
+        self.workers = workers
+        self.catalog = catalog
+        self.tickets = tickets
+        self.journal = journal
+        self.logs = logs
+        self.bad_items = 0
+        """Items that were not valid, of a turn that is not the sender's, or after the end."""
+        self._schemas = schemas
+        self._sequencer = sequencer
+        self._times = times or TurnTimes()
+        self._clock = clock
+        self._offers = TurnOffers(workers, catalog, tickets)
+        self._calls = CallBook(journal, sequencer, clock)
+        self._live: dict[str, _Live] = {}
+        self._ended: dict[str, TurnRow] = {}
+        self._past: OrderedDict[str, None] = OrderedDict()
+        logs.on_evicted = self._evicted
 
-    def interrupted(self, rows: tuple[TurnRow, ...]) -> None:
-        """Announce what `Journal.open` returned."""
-        raise NotImplementedError
+    # --- for the api ---
+
+    def begin(self, new: NewTurn) -> asyncio.Future[None]:
+        """Take a new turn; the future resolves once it is accepted. Raises OverloadedError."""
+        if len(self._live) >= LIVE:
+            raise OverloadedError("Too many turns are under way; wait for one to end.")
+        loop = asyncio.get_running_loop()
+        row = TurnRow(
+            turn=new.turn,
+            agent=new.agent,
+            session=new.session,
+            text=new.text,
+            started=self._clock(),
+            unattended=new.unattended,
+        )
+        live = _Live(row, loop.time() + new.deadline, loop.create_future())
+        self._live[new.turn] = live
+        self._remember(new.turn)
+        self.logs.begin(new.turn)
+        live.timers["deadline"] = loop.call_later(
+            new.deadline, self._apply, live, turnstate.DeadlinePassed()
+        )
+        stored = self.journal.accept_turn(row)
+        stored.add_done_callback(lambda _: self._apply(live, turnstate.Stored()))
+        return live.accepted
+
+    def accepted(self, turn: str) -> asyncio.Future[None] | None:
+        """The future of a turn that is under way."""
+        live = self._live.get(turn)
+        return live.accepted if live is not None else None
+
+    def row(self, turn: str) -> TurnRow | None:
+        """The turn as it is now, if memory has it."""
+        live = self._live.get(turn)
+        return live.row if live is not None else self._ended.get(turn)
+
+    def rows(self) -> Iterable[TurnRow]:
+        """All turns that memory has, oldest first."""
+        rows = [*self._ended.values(), *(live.row for live in self._live.values())]
+        return sorted(rows, key=lambda row: row.started)
+
+    def ended_before(self, turn: str) -> bool:
+        """Whether a turn with that id is known to have ended and is no longer in memory."""
+        return turn in self._past and self.row(turn) is None
+
+    def cancel(self, turn: str) -> None:
+        """Ask for a turn's end; nothing happens to one that has ended."""
+        live = self._live.get(turn)
+        if live is not None:
+            self._apply(live, turnstate.CancelAsked())
+
+    # --- for the runtime ---
+
+    def interrupted(self, rows: Iterable[TurnRow]) -> None:
+        """Announce what `Journal.open` returned, and remember the ids of all earlier turns."""
+        for turn in self.journal.past:
+            self._remember(turn)
+        for row in rows:
+            self._sequencer.publish(TurnInterrupted(turn=row.turn, agent=row.agent))
 
     def worker_changed(self, worker: str) -> None:
         """Call after every state change of a worker, agents and sources alike."""
-        raise NotImplementedError
+        view = self.workers.view(worker)
+        if worker.startswith("agent:"):
+            for live in tuple(self._live.values()):
+                if live.worker == worker and live.state.phase is Phase.WAITING:
+                    self._find_agent(live)
+            return
+        if view is not None:
+            delta = self.catalog.set_state(worker, view.state, view.reason)
+            self.catalog_changed(worker, delta)
+
+    def source_configured(self, worker: str, settings: McpServerSettings) -> None:
+        """A serving worker came into the configuration, or has new settings."""
+        self.catalog_changed(worker, self.catalog.configure(worker, settings))
+
+    def source_removed(self, worker: str) -> None:
+        """A serving worker left the configuration."""
+        self._schemas.forget(worker)
+        self.catalog_changed(worker, self.catalog.remove(worker))
+
+    def catalog_changed(self, worker: str, delta: Delta) -> None:
+        """Announce a difference of the catalog and bring running turns up to date."""
+        if delta:
+            self._sequencer.publish(
+                CatalogChanged(name=worker, added=delta.added, removed=delta.removed)
+            )
+        self._offers.source_changed(worker)
 
     def worker_gone(self, worker: str, generation: int, reason: str) -> None:
         """Call when a generation ended (its pidfd), before the new state is announced."""
-        raise NotImplementedError
+        self.tickets.close_target(worker, generation)
+        self._offers.source_gone(worker, generation, reason)
+        self._calls.lose(worker, generation)
+        for live in tuple(self._live.values()):
+            if live.worker == worker:
+                self._apply(live, turnstate.AgentDied(generation, reason))
 
     def on_capabilities(self, worker: str, message: Capabilities, body: bytes | None) -> None:
         """A source reported what it serves. Raises MalformedError."""
-        raise NotImplementedError
+        self._schemas.report(worker, (row.digest for row in message.rows), body)
+        self.catalog_changed(worker, self.catalog.report(worker, message.rows))
 
     def on_items(
         self, worker: str, generation: int, message: TurnItems, body: bytes | None
     ) -> None:
         """An agent sent items of a turn of its own. Raises MalformedError."""
-        raise NotImplementedError
+        items, bad = parse(body)
+        self.bad_items += bad
+        live = self._live.get(message.turn)
+        if (
+            live is None
+            or live.worker != worker
+            or live.state.phase is not Phase.RUNNING
+            or live.state.generation != generation
+        ):
+            self.bad_items += len(items)
+            return
+        last = next((n for n, item in enumerate(items) if item.terminal is not None), len(items))
+        self.bad_items += len(items[last + 1 :])
+        if last:
+            self.logs.append(message.turn, [item.raw for item in items[:last]])
+        if last < len(items) and (terminal := items[last].terminal) is not None:
+            live.last = items[last].raw
+            self._apply(live, turnstate.AgentEnded(terminal))
+        elif self.logs.full(message.turn):
+            self._apply(live, turnstate.LogFull())
 
     def on_ticket_request(
         self, worker: str, generation: int, message: TicketRequest, body: bytes | None
     ) -> None:
         """An agent asks for a ticket or a renewal; the answer goes out on control."""
-        raise NotImplementedError
+        del body  # Argument rules come with approvals.
+        self._offers.on_request(worker, generation, message)
 
     def on_schema_get(self, worker: str, generation: int, message: SchemaGet) -> None:
         """An agent fetches tool documents; the answer goes out on control."""
-        raise NotImplementedError
+        documents = self._schemas.get(message.digests)
+        self.workers.send(worker, generation, SchemasMessage(id=message.id), documents)
 
     def on_call_reports(self, worker: str, generation: int, message: CallReports) -> None:
         """Journal the calls and publish `tool.*` events."""
-        raise NotImplementedError
+        self._calls.report(worker, generation, message)
 
     def on_revoked(self, worker: str, generation: int, message: Revoked) -> None:
         """A worker acknowledged a revocation."""
-        raise NotImplementedError
+        self.tickets.revoked(worker, generation, message.n)
 
     async def close(self) -> None:
-        """Cancel all timers; unfinished turns stay unfinished in the journal."""
-        raise NotImplementedError
+        """Cancel all timers and streams; unfinished turns stay unfinished in the journal."""
+        for live in self._live.values():
+            _stop_timers(live)
+        self.logs.close()
+
+    # --- carrying out decisions ---
+
+    def _apply(self, live: _Live, event: turnstate.Happening) -> None:
+        for command in step(live.state, event):
+            match command:
+                case turnstate.AnnounceAccepted():
+                    self._sequencer.publish(TurnAccepted(turn=live.row.turn, agent=live.row.agent))
+                    if not live.accepted.done():
+                        live.accepted.set_result(None)
+                case turnstate.FindAgent():
+                    self._find_agent(live)
+                case turnstate.Dispatch(generation):
+                    self._dispatch(live, generation)
+                case turnstate.SendCancel(code):
+                    self._send_cancel(live, code)
+                case turnstate.End(item):
+                    self._end(live, item)
+                case turnstate.AnnounceEnd():
+                    self._announce_end(live)
+
+    def _find_agent(self, live: _Live) -> None:
+        view = self.workers.view(live.worker)
+        name = live.worker
+        if view is None:
+            message = f"{name} is no longer configured."
+        elif view.state in ("READY", "DEGRADED"):
+            self._apply(live, turnstate.AgentReady(view.generation))
+            return
+        elif view.state == "FAILED":
+            message = f"{name} has failed: {view.reason or 'see its log'}. "
+            message += f"See `interlock logs {name}`, then `interlock restart {name}`."
+        elif view.state in ("STOPPED", "STOPPING"):
+            message = f"{name} is stopped; start it with `interlock start {name}`."
+        else:
+            if "agent" not in live.timers:
+                live.timers["agent"] = asyncio.get_running_loop().call_later(
+                    self._times.agent_wait, self._agent_late, live
+                )
+            return
+        self._apply(live, turnstate.AgentUnusable(message))
+
+    def _agent_late(self, live: _Live) -> None:
+        message = f"{live.worker} did not become ready in {self._times.agent_wait:g} s. "
+        message += f"See `interlock logs {live.worker}`."
+        self._apply(live, turnstate.AgentUnusable(message))
+
+    def _dispatch(self, live: _Live, generation: int) -> None:
+        row = live.row
+        _stop_timer(live, "agent")
+        loop = asyncio.get_running_loop()
+        left = live.until - loop.time()
+        parts = self._offers.open(row.turn, row.agent, live.worker, generation)
+        first = next(parts)
+        message = TurnDispatch(
+            turn=row.turn,
+            session=row.session,
+            deadline_ms=max(1, int(left * 1000)),
+            unattended=row.unattended,
+            offer=first.rows,
+            targets=first.targets,
+        )
+        if not self.workers.send(live.worker, generation, message, msgspec.json.encode(row.text)):
+            failed = turnstate.DispatchFailed(f"{live.worker} takes no more turns now; try again.")
+            self._apply(live, failed)
+            return
+        for part in parts:
+            update = OfferUpdate(turn=row.turn, rows=part.rows, targets=part.targets)
+            self.workers.send(live.worker, generation, update)
+        # From now on the agent watches the deadline; the supervisor only if it does not.
+        _stop_timer(live, "deadline")
+        live.timers["deadline"] = loop.call_later(
+            max(left, 0.0) + self._times.margin, self._apply, live, turnstate.DeadlinePassed()
+        )
+        live.row = msgspec.structs.replace(row, state="running")
+        self.journal.change_turn(live.row)
+        self._sequencer.publish(TurnStartedEvent(turn=row.turn, agent=row.agent))
+
+    def _send_cancel(self, live: _Live, code: turnstate.CancelCode) -> None:
+        message = TurnCancel(turn=live.row.turn, code=code)
+        self.workers.send(live.worker, live.state.generation, message)
+        live.timers["grace"] = asyncio.get_running_loop().call_later(
+            self._times.grace, self._apply, live, turnstate.GraceOver()
+        )
+
+    def _end(self, live: _Live, item: Terminal) -> None:
+        _stop_timers(live)
+        self._offers.close(live.row.turn)
+        raw = live.last if live.last is not None else encode(item)
+        live.last = self.logs.prepare_end(live.row.turn, raw)
+        failed = item if isinstance(item, TurnFailed) else None
+        # The row that others see changes only once the end is stored.
+        ended = msgspec.structs.replace(
+            live.row,
+            state=_ENDS[str(type(item).__struct_config__.tag)],
+            ended=self._clock(),
+            code=failed.code if failed is not None else "",
+            message=failed.message if failed is not None else "",
+        )
+        stored = self.journal.end_turn(ended)
+        stored.add_done_callback(lambda _: self._end_stored(live, ended))
+
+    def _end_stored(self, live: _Live, ended: TurnRow) -> None:
+        live.row = ended
+        self._apply(live, turnstate.Stored())
+
+    def _announce_end(self, live: _Live) -> None:
+        row = live.row
+        del self._live[row.turn]
+        self._ended[row.turn] = row
+        self.logs.end(row.turn, live.last)
+        if row.state == "completed":
+            self._sequencer.publish(TurnCompletedEvent(turn=row.turn, agent=row.agent))
+        elif row.state == "cancelled":
+            self._sequencer.publish(TurnCancelledEvent(turn=row.turn, agent=row.agent))
+        else:
+            self._sequencer.publish(
+                TurnFailedEvent(turn=row.turn, agent=row.agent, code=row.code, message=row.message)
+            )
+
+    def _remember(self, turn: str) -> None:
+        self._past[turn] = None
+        while len(self._past) > PAST:
+            self._past.popitem(last=False)
+
+    def _evicted(self, turn: str) -> None:
+        self._ended.pop(turn, None)
+
+
+def _stop_timer(live: _Live, name: str) -> None:
+    timer = live.timers.pop(name, None)
+    if timer is not None:
+        timer.cancel()
+
+
+def _stop_timers(live: _Live) -> None:
+    for name in tuple(live.timers):
+        _stop_timer(live, name)

@@ -1,0 +1,127 @@
+"""What serving workers report about calls: rows for the journal and `tool.*` events."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from interlock.bus.errors import UsageError
+from interlock.bus.events import ToolCompleted, ToolFailed, ToolStarted
+from interlock.bus.messages import CallReports
+from interlock.bus.names import CapabilityName, WorkerName
+from interlock.bus.records import CallReport
+from interlock.supervisor.events.journal import Journal
+from interlock.supervisor.events.journalrows import CallRow
+from interlock.supervisor.events.sequencer import Sequencer
+
+OPEN_CALLS: Final = 10_000
+"""Calls of one generation that are followed at once; a worker that reports more is not believed."""
+RESULTS: Final = ("ok", "tool_error")
+"""Outcomes with a result; all others are failures."""
+
+
+class CallBook:
+    """Follows every call from its start to its end, or to the death of the worker that had it."""
+
+    def __init__(
+        self, journal: Journal, sequencer: Sequencer, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._journal = journal
+        self._sequencer = sequencer
+        self._clock = clock
+        self._open: dict[tuple[str, int], dict[str, CallReport]] = {}
+
+    def report(self, worker: str, generation: int, message: CallReports) -> None:
+        """Journal the calls of one batch and publish an event for each."""
+        now = self._clock()
+        under_way = self._open.setdefault((worker, generation), {})
+        rows = []
+        for call in message.reports:
+            if call.outcome:
+                under_way.pop(call.id, None)
+            elif len(under_way) < OPEN_CALLS:
+                under_way[call.id] = call
+            rows.append(_row(worker, generation, call, now))
+        self._journal.add_calls(rows)
+        for call in message.reports:
+            self._publish(worker, call)
+
+    def lose(self, worker: str, generation: int) -> None:
+        """That generation is dead: what it had under way failed for its caller and may have run."""
+        self._journal.lose_calls(worker, generation)
+        for call in self._open.pop((worker, generation), {}).values():
+            self._sequencer.publish(
+                ToolFailed(
+                    name=worker,
+                    capability=capability_of(worker, call.capability),
+                    call=call.id,
+                    caller=call.caller,
+                    turn=call.turn,
+                    code="worker_died",
+                )
+            )
+
+    def _publish(self, worker: str, call: CallReport) -> None:
+        capability = capability_of(worker, call.capability)
+        if not call.outcome:
+            self._sequencer.publish(
+                ToolStarted(
+                    name=worker,
+                    capability=capability,
+                    call=call.id,
+                    caller=call.caller,
+                    turn=call.turn,
+                )
+            )
+        elif call.outcome in RESULTS:
+            self._sequencer.publish(
+                ToolCompleted(
+                    name=worker,
+                    capability=capability,
+                    call=call.id,
+                    caller=call.caller,
+                    turn=call.turn,
+                    duration_ms=call.duration_ms,
+                    outcome=call.outcome,
+                )
+            )
+        else:
+            self._sequencer.publish(
+                ToolFailed(
+                    name=worker,
+                    capability=capability,
+                    call=call.id,
+                    caller=call.caller,
+                    turn=call.turn,
+                    code=call.outcome,
+                    duration_ms=call.duration_ms,
+                )
+            )
+
+
+def capability_of(worker: str, local: str) -> str:
+    """The full name of what a worker calls `local`.
+
+    >>> capability_of("mcp:git", "git_status")
+    'mcp:git/git_status'
+    """
+    try:
+        source = WorkerName.parse(worker)
+        return str(CapabilityName(source.kind, source.id, local))
+    except UsageError:
+        return f"{worker}/?"
+
+
+def _row(worker: str, generation: int, call: CallReport, now: float) -> CallRow:
+    return CallRow(
+        worker=worker,
+        generation=generation,
+        call=call.id,
+        capability=capability_of(worker, call.capability),
+        caller=call.caller,
+        turn=call.turn,
+        outcome=call.outcome,
+        duration_ms=call.duration_ms,
+        started=now - (call.duration_ms / 1000 if call.outcome else 0.0),
+    )

@@ -1,0 +1,218 @@
+"""What running turns may call: their offers, tickets, updates and revocations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from interlock.bus.messages import Gone, OfferUpdate, TicketGrant, TicketRequest
+from interlock.bus.records import OfferRow, Target
+from interlock.supervisor.catalog.offer import offer_row, permitted
+from interlock.supervisor.catalog.resolve import Refusal, resolve
+from interlock.supervisor.catalog.rows import Catalog
+from interlock.supervisor.events.ports import Workers
+from interlock.supervisor.policy.tickets import TicketOffice
+
+PART: Final = 512 << 10
+"""Bytes of rows and targets in one message, about; what is more follows as `offer.update`."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """The offer of one running turn, as its agent has it."""
+
+    turn: str
+    agent: str
+    worker: str
+    generation: int
+    rows: dict[str, OfferRow] = field(default_factory=dict)
+    targets: dict[str, int] = field(default_factory=dict)
+    """Generations that the agent holds tickets for, by worker."""
+
+    def names(self, worker: str) -> tuple[str, ...]:
+        return tuple(row.local for row in self.rows.values() if row.worker == worker)
+
+
+@dataclass(frozen=True, slots=True)
+class OfferPart:
+    """Rows and targets that fit into one message."""
+
+    rows: tuple[OfferRow, ...]
+    targets: tuple[Target, ...]
+
+
+class TurnOffers:
+    """Composes offers from catalog and tickets, and keeps running turns up to date."""
+
+    def __init__(self, workers: Workers, catalog: Catalog, tickets: TicketOffice) -> None:
+        self._workers = workers
+        self._catalog = catalog
+        self._tickets = tickets
+        self._open: dict[str, _Open] = {}
+
+    def open(self, turn: str, agent: str, worker: str, generation: int) -> Iterator[OfferPart]:
+        """Compose the offer of a turn that is about to be dispatched; at least one part."""
+        opened = self._open[turn] = _Open(turn, agent, worker, generation)
+        settings = self._workers.agents().get(agent)
+        rows = []
+        if settings is not None:
+            allowed = permitted(self._catalog.rows(), settings, self._workers.policy())
+            serving = {row.source for row in allowed if self._tickets.serves(row.source)}
+            rows = [offer_row(row) for row in allowed if row.connected and row.source in serving]
+        opened.rows = {row.name: row for row in rows}
+        targets = self._targets(opened, dict.fromkeys(row.worker for row in rows))
+        return _parts(rows, targets)
+
+    def _targets(self, opened: _Open, workers: Iterable[str]) -> list[Target]:
+        targets = []
+        for worker in workers:
+            names = opened.names(worker)
+            target = self._tickets.turn_target(worker, opened.turn, opened.worker, names)
+            if target is not None:
+                opened.targets[worker] = target.generation
+                targets.append(target)
+        return targets
+
+    def source_changed(self, source: str) -> None:
+        """A serving worker changed its state or its tools: tell the agents of running turns.
+
+        A source that is down stays in running turns, so that a call to it fails as unavailable and
+        not as unknown; only what it no longer serves, or policy no longer allows, is taken away.
+        """
+        for opened in tuple(self._open.values()):
+            self._update(opened, source)
+
+    def _update(self, opened: _Open, source: str) -> None:
+        settings = self._workers.agents().get(opened.agent)
+        if settings is None:
+            return
+        allowed = permitted(self._catalog.rows_of(source), settings, self._workers.policy())
+        kept = {row.name for row in allowed}
+        removed = tuple(
+            name for name, row in opened.rows.items() if row.worker == source and name not in kept
+        )
+        for name in removed:
+            del opened.rows[name]
+        rows: list[OfferRow] = []
+        targets: list[Target] = []
+        serving = self._tickets.serves(source)
+        if serving is not None:
+            offered = [offer_row(row) for row in allowed if row.connected]
+            rows = [row for row in offered if opened.rows.get(row.name) != row]
+            opened.rows.update((row.name, row) for row in rows)
+            if opened.names(source) and (rows or opened.targets.get(source) != serving):
+                targets = self._targets(opened, (source,))
+        if rows or removed or targets:
+            self._send_update(opened, rows, removed, targets)
+
+    def _send_update(
+        self,
+        opened: _Open,
+        rows: Sequence[OfferRow],
+        removed: tuple[str, ...],
+        targets: Sequence[Target],
+    ) -> None:
+        for part in _parts(rows, targets):
+            message = OfferUpdate(
+                turn=opened.turn, rows=part.rows, removed=removed, targets=part.targets
+            )
+            # A full queue: the agent asks for a renewal when its ticket runs out.
+            self._workers.send(opened.worker, opened.generation, message)
+            removed = ()
+
+    def source_gone(self, source: str, generation: int, reason: str) -> None:
+        """A generation of a serving worker ended: agents that may be calling it learn it now."""
+        told = set()
+        for opened in self._open.values():
+            if opened.targets.get(source) != generation:
+                continue
+            del opened.targets[source]
+            agent = (opened.worker, opened.generation)
+            if agent not in told:
+                told.add(agent)
+                message = Gone(worker=source, generation=generation, reason=reason)
+                self._workers.send(*agent, message)
+
+    def on_request(self, worker: str, generation: int, message: TicketRequest) -> None:
+        """Answer an agent's `ticket.request`: a renewal, or a capability outside its ticket."""
+        opened = self._open.get(message.turn)
+        if opened is None or (opened.worker, opened.generation) != (worker, generation):
+            grant = TicketGrant(
+                id=message.id, code="denied", message="That turn is not running at this agent."
+            )
+        elif message.capability:
+            grant = self._grant(opened, message)
+        else:
+            grant = self._renew(opened, message)
+        self._workers.send(worker, generation, grant)
+
+    def _renew(self, opened: _Open, message: TicketRequest) -> TicketGrant:
+        if not opened.names(message.worker):
+            return TicketGrant(
+                id=message.id, code="denied", message=f"{message.worker} is not in the offer."
+            )
+        targets = self._targets(opened, (message.worker,))
+        if targets:
+            return TicketGrant(id=message.id, target=targets[0])
+        source = self._catalog.sources().get(message.worker)
+        reason = source.reason if source is not None else "not configured"
+        return TicketGrant(
+            id=message.id,
+            code="unavailable",
+            message=f"{message.worker} is not usable now: {reason or 'not ready'}.",
+        )
+
+    def _grant(self, opened: _Open, message: TicketRequest) -> TicketGrant:
+        settings = self._workers.agents().get(opened.agent)
+        found = resolve(
+            message.capability,
+            self._catalog.rows(),
+            self._catalog.sources(),
+            self._workers.policy(),
+            settings,
+        )
+        if isinstance(found, Refusal):
+            return TicketGrant(id=message.id, code=found.code, message=found.message)
+        row = offer_row(found)
+        opened.rows[row.name] = row
+        targets = self._targets(opened, (row.worker,))
+        if not targets:
+            return TicketGrant(
+                id=message.id, code="unavailable", message=f"{row.worker} is not usable now."
+            )
+        return TicketGrant(id=message.id, row=row, target=targets[0])
+
+    def close(self, turn: str) -> None:
+        """The turn ends: its tickets are void from now on, at every worker that still serves."""
+        self._open.pop(turn, None)
+        for void in self._tickets.revoke_turn(turn):
+            self._workers.send(void.worker, void.generation, void.message)
+
+
+def _parts(rows: Sequence[OfferRow], targets: Sequence[Target]) -> Iterator[OfferPart]:
+    """Cut rows and targets into messages of about PART bytes, rows first; at least one.
+
+    All rows come before the last target, so no agent has a ticket for a row that it does not know.
+    """
+    part_rows: list[OfferRow] = []
+    part_targets: list[Target] = []
+    size = 0
+    records: list[OfferRow | Target] = [*rows, *targets]
+    for record in records:
+        cost = _cost(record)
+        if size and size + cost > PART:
+            yield OfferPart(tuple(part_rows), tuple(part_targets))
+            part_rows, part_targets, size = [], [], 0
+        size += cost
+        if isinstance(record, Target):
+            part_targets.append(record)
+        else:
+            part_rows.append(record)
+    yield OfferPart(tuple(part_rows), tuple(part_targets))
+
+
+def _cost(record: OfferRow | Target) -> int:
+    if isinstance(record, Target):
+        return 200 + len(record.ticket) + len(record.endpoint)
+    return 250 + 4 * (len(record.name) + len(record.local) + len(record.summary))
