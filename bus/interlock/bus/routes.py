@@ -100,6 +100,8 @@ class PendingCall:
         self.timeout = timeout
         self.latest = now + max(timeout, timeout_max)
         self.deadline = now + timeout
+        self.sent = False
+        """The target may have it."""
         self.ending: Ending | None = None
         self._parts: list[bytes] = []
         self._size = 0
@@ -119,9 +121,7 @@ class PendingCall:
                     duration_ms=message.duration_ms,
                 )
             case Failure():
-                self.end(
-                    message.code, message=message.message, may_have_run=message.may_have_run
-                )
+                self.end(message.code, message=message.message, may_have_run=message.may_have_run)
         return 0
 
     def end(

@@ -15,6 +15,11 @@ import msgspec
 
 BUFFER: Final = 20_000
 """Events kept while a snapshot is under way; more mean a gap, and so another snapshot."""
+EVENTS_HIGH_WATER: Final = 10_000
+"""Events that wait in the socket of a slow reader before it misses some."""
+PROBES: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
+"""Seconds of silence after which a follower asks whether it missed the last event; the last one
+over and over. A subscription takes effect a little after the snapshot may have been taken."""
 
 Document = dict[str, Any]
 
@@ -52,6 +57,21 @@ class Need(Enum):
     NOTHING = "nothing"
     SNAPSHOT = "snapshot"
     REPLAY = "replay"
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """The document that answers `snapshot`."""
+
+    epoch: str
+    seq: int
+    status: Any = None
+
+
+class Replay(msgspec.Struct, frozen=True, kw_only=True):
+    """The document that answers `replay`."""
+
+    epoch: str
+    events: list[Document]
 
 
 def judge(known: Position | None, epoch: str, seq: int) -> Verdict:
@@ -112,6 +132,11 @@ class Follower:
         self.need = Need.NOTHING
         self._waiting.extendleft(reversed(list(events)))
         return self._release()
+
+    def doubt(self) -> None:
+        """Ask whether there is something newer: after silence the last events may be lost."""
+        if self.need is Need.NOTHING:
+            self.need = Need.REPLAY
 
     def on_gap(self) -> list[Document]:
         """Take the news that a replay is not possible."""

@@ -1,0 +1,107 @@
+"""Calls of the asynchronous client: resolve, call, and once more where that is safe."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from interlock.bus.aline import AsyncLine
+from interlock.bus.calling import RESOLVE, refusal, result_of
+from interlock.bus.codec import decode_as
+from interlock.bus.dataedge import DataEdge
+from interlock.bus.edge import OnProgress
+from interlock.bus.messages import Gone, Reply, Resolve
+from interlock.bus.results import CallResult
+from interlock.bus.routes import Ending, Route, Routes, worth_another
+
+
+class AsyncCaller:
+    """Routes and connections of one client; each ends with the generation that it leads to."""
+
+    def __init__(self, line: AsyncLine) -> None:
+        self._line = line
+        self._routes = Routes()
+        self._edges: dict[tuple[str, int], tuple[DataEdge, dict[str, str]]] = {}
+        """By worker and generation: the connection, and the ids of the tickets opened on it."""
+        line.on_gone = self._on_gone
+
+    async def resolve(
+        self, capability: str, body: bytes, limit: float
+    ) -> tuple[Reply, bytes | None]:
+        """Ask the supervisor where a capability is called; `body` holds the arguments."""
+        return await self._line.exchange(Resolve, body, limit, {"capability": capability})
+
+    async def call(
+        self,
+        capability: str,
+        body: bytes,
+        first: float | None,
+        latest: float | None,
+        on_progress: OnProgress | None,
+    ) -> CallResult:
+        """Call a capability and return how it ended; see `Client.call`. Times in seconds."""
+        clock = asyncio.get_running_loop().time
+        started = clock()
+        kept = self._routes.find(capability, started)
+        result = await self._attempt(capability, kept, body, first, latest, on_progress)
+        if worth_another(result.outcome, result.may_have_run, fresh=kept is None):
+            self._routes.drop(capability)
+            result = await self._attempt(capability, None, body, first, latest, on_progress)
+        if result.duration_ms:
+            return result
+        return msgspec.structs.replace(result, duration_ms=(clock() - started) * 1000)
+
+    def forget(self) -> None:
+        """Drop what belongs to a supervisor that is gone; calls in flight end as cancelled."""
+        self._routes = Routes()
+        for edge, _ in self._edges.values():
+            edge.close()
+        self._edges.clear()
+
+    async def _attempt(
+        self,
+        capability: str,
+        route: Route | None,
+        body: bytes,
+        first: float | None,
+        latest: float | None,
+        on_progress: OnProgress | None,
+    ) -> CallResult:
+        """Resolve where that is needed, and call once."""
+        if route is None:
+            # An approval may be asked for meanwhile, so the caller's patience counts.
+            reply, document = await self.resolve(capability, body, max(first or 0.0, RESOLVE))
+            if reply.code != "ok":
+                return refusal(capability, reply, document)
+            route = decode_as(document or b"", Route)
+            self._routes.keep(capability, route, asyncio.get_running_loop().time())
+        first = route.timeout if first is None else first
+        latest = max(first, route.timeout_max) if latest is None else latest
+        edge, ticket = self._edge(route)
+        answer = await edge.call(route.local, body, first, latest, on_progress, ticket)
+        ending = Ending(
+            outcome=answer.outcome,
+            body=answer.body,
+            message=answer.message,
+            duration_ms=answer.duration_ms,
+            may_have_run=answer.may_have_run,
+        )
+        return result_of(route.capability, ending)
+
+    def _edge(self, route: Route) -> tuple[DataEdge, str]:
+        """Return the connection to a route's target and the id of its ticket, opened there."""
+        key = (route.target.worker, route.target.generation)
+        token = route.target.ticket
+        if key not in self._edges:
+            self._edges[key] = (DataEdge(self._line.ctx, route.target), {})
+        edge, opened = self._edges[key]
+        if token not in opened:
+            opened[token] = edge.open(token)
+        return edge, opened[token]
+
+    def _on_gone(self, message: Gone) -> None:
+        self._routes.gone(message.worker, message.generation)
+        edge, _ = self._edges.pop((message.worker, message.generation), (None, None))
+        if edge is not None:
+            edge.gone(message.reason)

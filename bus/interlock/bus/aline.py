@@ -1,0 +1,202 @@
+"""The asynchronous client's connection to the supervisor: requests, streams and its liveness."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import zmq
+
+from interlock.bus.codec import check_json, decode_api_answer, encode
+from interlock.bus.endpoints import ConnectionInfo, Home, read_connection
+from interlock.bus.errors import (
+    ConnectionLostError,
+    InterlockError,
+    MalformedError,
+    NoSupervisorError,
+    RequestTimeoutError,
+    UsageError,
+)
+from interlock.bus.line import CHECK, find_supervisor, lost_supervisor, supervisor_lives
+from interlock.bus.messages import ApiAnswer, Gone, Reply, Request
+from interlock.bus.results import error_of
+from interlock.bus.socket import FdSocket, open_socket
+
+Answer = tuple[ApiAnswer, bytes | None]
+
+
+class Mailbox:
+    """Answers to one request, in order; whoever reads it waits on `news`."""
+
+    def __init__(self) -> None:
+        self.answers: deque[Answer] = deque()
+        self.news = asyncio.Event()
+
+
+class AsyncLine:
+    """One api socket in the running event loop, and a look at the supervisor's process."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self.info: ConnectionInfo = find_supervisor(home)
+        self.closed = False
+        self.dropped = 0
+        """Frames that were no answer, or answers that nobody waits for."""
+        self.on_gone: Callable[[Gone], None] = lambda message: None
+        self.ctx: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
+        self._answered = False
+        self._ids = 0
+        self._boxes: dict[int, Mailbox] = {}
+        self._writable = asyncio.Event()
+        self._api = self._connect()
+
+    def close(self) -> None:
+        """Close every socket and end their I/O thread; twice is harmless."""
+        self.closed = True
+        self._api.close()
+        self.ctx.destroy(0)
+
+    def subscribe(self, on_message: Callable[[list[bytes]], None], high_water: int) -> FdSocket:
+        """Open a subscription to all events. Whoever opens it closes it."""
+        sock = open_socket(self.ctx, zmq.SUB, rcvhwm=high_water, subscribe=b"msgpack")
+        sock.connect(self.info.events)
+        return FdSocket(sock, on_message)
+
+    async def open_request(
+        self, kind: type[Request], body: bytes | None, limit: float, fields: dict[str, Any]
+    ) -> int:
+        """Send a request; its answers are found under the id, until `close_request`."""
+        self._ids += 1
+        request_id = self._ids
+        try:
+            header = encode(kind(id=request_id, key=self.info.key, **fields))
+        except (TypeError, MalformedError) as error:
+            raise UsageError(f"This is no {kind.__name__} request: {error}") from None
+        self._boxes[request_id] = Mailbox()
+        frames = [b"msgpack", header] if body is None else [b"msgpack", header, body]
+        end = asyncio.get_running_loop().time() + limit
+        try:
+            while not self._api.send(frames):
+                self._api.want_writable = True
+                await self._wait(self._writable, end)
+        except BaseException:
+            self.close_request(request_id)
+            raise
+        return request_id
+
+    def close_request(self, request_id: int) -> None:
+        """Drop whatever still comes for a request."""
+        self._boxes.pop(request_id, None)
+
+    async def next_answer(self, request_id: int, limit: float) -> Answer:
+        """Wait for the next answer to a request.
+
+        Raises RequestTimeoutError after `limit` seconds, and ConnectionLostError or
+        NoSupervisorError once the supervisor's process is gone.
+        """
+        box = self._boxes[request_id]
+        end = asyncio.get_running_loop().time() + limit
+        while not box.answers:
+            box.news.clear()
+            await self._wait(box.news, end)
+        return box.answers.popleft()
+
+    async def exchange(
+        self, kind: type[Request], body: bytes | None, limit: float, fields: dict[str, Any]
+    ) -> tuple[Reply, bytes | None]:
+        """Send a request and return its reply, whatever its code; raises as `next_answer`."""
+        request_id = await self.open_request(kind, body, limit, fields)
+        try:
+            reply, document = await self.next_answer(request_id, limit)
+        finally:
+            self.close_request(request_id)
+        if not isinstance(reply, Reply):
+            raise MalformedError("The supervisor answered a request with something else.")
+        return reply, document
+
+    async def document(
+        self, kind: type[Request], body: bytes | None, limit: float, fields: dict[str, Any]
+    ) -> Any:
+        """Send a request and return the document of its reply; raises the error of one not ok."""
+        reply, document = await self.exchange(kind, body, limit, fields)
+        if reply.code != "ok":
+            raise error_of(reply)
+        return check_json(document) if document else None
+
+    def notify(self, kind: type[Request], fields: dict[str, Any]) -> None:
+        """Send a request that has no answer, if that is possible at once."""
+        self._api.send([b"msgpack", encode(kind(id=0, key=self.info.key, **fields))])
+
+    def check(self) -> None:
+        """Raise the error of a lost connection if the supervisor's process is gone."""
+        if not supervisor_lives(self.home, self.info):
+            raise self._lost()
+
+    def renew(self) -> bool:
+        """Turn to the supervisor that runs on this home now; False if there is no other one."""
+        try:
+            info = read_connection(self.home)
+        except NoSupervisorError:
+            return False
+        if info.epoch == self.info.epoch or not supervisor_lives(self.home, info):
+            return False
+        self.info = info
+        self._answered = False
+        self._api.close()
+        self._api = self._connect()
+        return True
+
+    def _connect(self) -> FdSocket:
+        sock = open_socket(self.ctx, zmq.DEALER, immediate=1)
+        try:
+            sock.connect(self.info.api)
+        except zmq.ZMQError as error:
+            sock.close(0)
+            raise ConnectionLostError(
+                f"{self.info.api} cannot be used: {error.strerror}."
+            ) from None
+        return FdSocket(sock, self._on_api, on_writable=self._on_writable)
+
+    async def _wait(self, event: asyncio.Event, end: float) -> None:
+        """Wait for an event in slices short enough to notice that the supervisor died."""
+        left = end - asyncio.get_running_loop().time()
+        if left <= 0:
+            raise RequestTimeoutError(
+                f"The supervisor (pid {self.info.pid}) did not answer in time; it may be stopped "
+                "or overloaded."
+            )
+        try:
+            async with asyncio.timeout(min(left, CHECK)):
+                await event.wait()
+        except TimeoutError:
+            self.check()
+
+    def _lost(self) -> InterlockError:
+        return lost_supervisor(self.home, self.info, self._answered)
+
+    def _on_writable(self) -> None:
+        self._api.want_writable = False
+        self._writable.set()
+        self._writable = asyncio.Event()
+
+    def _on_api(self, frames: list[bytes]) -> None:
+        if len(frames) not in (2, 3):
+            self.dropped += 1
+            return
+        try:
+            message = decode_api_answer(frames[0], frames[1])
+        except MalformedError:
+            self.dropped += 1
+            return
+        self._answered = True
+        if isinstance(message, Gone):
+            self.on_gone(message)
+            return
+        box = self._boxes.get(message.id)
+        if box is None:
+            self.dropped += 1
+            return
+        box.answers.append((message, frames[2] if len(frames) == 3 else None))
+        box.news.set()

@@ -1,0 +1,132 @@
+"""Calls of the synchronous client: resolve, call, and once more where that is safe."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from interlock.bus.codec import decode_as
+from interlock.bus.edge import Edge, OnProgress
+from interlock.bus.errors import OUTCOMES, UsageError
+from interlock.bus.line import Line
+from interlock.bus.messages import Gone, Reply, Resolve
+from interlock.bus.results import (
+    CallResult,
+    call_result,
+    error_of,
+    failed_call,
+    refused_call,
+)
+from interlock.bus.routes import Ending, Route, Routes, worth_another
+
+RESOLVE: Final = 10.0
+"""Seconds that the supervisor has to answer `resolve`; longer if the call may take longer."""
+
+
+class Caller:
+    """Routes and connections of one client; each ends with the generation that it leads to."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._routes = Routes()
+        self._edges: dict[tuple[str, int], Edge] = {}
+        line.on_gone = self._on_gone
+
+    def resolve(self, capability: str, body: bytes, timeout: float) -> tuple[Reply, bytes | None]:
+        """Ask the supervisor where a capability is called; `body` holds the arguments."""
+        return self._line.exchange(Resolve, body, timeout, {"capability": capability})
+
+    def call(
+        self,
+        capability: str,
+        body: bytes,
+        timeout: float | None,
+        timeout_max: float | None,
+        on_progress: OnProgress | None,
+    ) -> CallResult:
+        """Call a capability and return how it ended; see `Client.call`."""
+        started = time.monotonic()
+        kept = self._routes.find(capability, started)
+        result = self._attempt(capability, kept, body, timeout, timeout_max, on_progress)
+        if worth_another(result.outcome, result.may_have_run, fresh=kept is None):
+            self._routes.drop(capability)
+            result = self._attempt(capability, None, body, timeout, timeout_max, on_progress)
+        if result.duration_ms:
+            return result
+        elapsed = (time.monotonic() - started) * 1000
+        return msgspec.structs.replace(result, duration_ms=elapsed)
+
+    def forget(self) -> None:
+        """Drop what belongs to a supervisor that is gone."""
+        self._routes = Routes()
+        for edge in self._edges.values():
+            edge.close()
+        self._edges.clear()
+
+    def _attempt(
+        self,
+        capability: str,
+        route: Route | None,
+        body: bytes,
+        timeout: float | None,
+        timeout_max: float | None,
+        on_progress: OnProgress | None,
+    ) -> CallResult:
+        """Resolve where that is needed, and call once."""
+        if route is None:
+            # An approval may be asked for meanwhile, so the caller's patience counts.
+            reply, document = self.resolve(capability, body, max(timeout or 0.0, RESOLVE))
+            if reply.code != "ok":
+                return refusal(capability, reply, document)
+            route = decode_as(document or b"", Route)
+            self._routes.keep(capability, route, time.monotonic())
+        first = route.timeout if timeout is None else timeout
+        latest = route.timeout_max if timeout_max is None else timeout_max
+        ending = self._edge(route).call(route, body, first, latest, on_progress)
+        return result_of(route.capability, ending)
+
+    def _edge(self, route: Route) -> Edge:
+        key = (route.target.worker, route.target.generation)
+        edge = self._edges.get(key)
+        if edge is None:
+            edge = self._edges[key] = Edge(self._line, route.target)
+        return edge
+
+    def _on_gone(self, message: Gone) -> None:
+        self._routes.gone(message.worker, message.generation)
+        edge = self._edges.pop((message.worker, message.generation), None)
+        if edge is not None:
+            edge.gone(message.reason)
+
+
+def encode_arguments(arguments: Mapping[str, Any] | None) -> bytes:
+    """Write arguments as JSON. Raises UsageError for what JSON cannot say."""
+    if arguments is not None and not isinstance(arguments, Mapping):
+        raise UsageError("Arguments are a mapping from names to values.")
+    try:
+        return msgspec.json.encode(dict(arguments or {}))
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise UsageError(f"These arguments cannot be written as JSON: {error}") from None
+
+
+def refusal(capability: str, reply: Reply, body: bytes | None) -> CallResult:
+    """Return an answer to `resolve` that is an outcome; raise the error of any other."""
+    if reply.code in OUTCOMES:
+        return refused_call(capability, reply, body)
+    raise error_of(reply)
+
+
+def result_of(capability: str, ending: Ending) -> CallResult:
+    """Return what the caller of a capability gets for how its call ended."""
+    if ending.outcome in ("ok", "tool_error"):
+        return call_result(capability, ending.outcome, ending.body, ending.duration_ms)
+    return failed_call(
+        capability,
+        ending.outcome,
+        ending.message,
+        ending.duration_ms,
+        may_have_run=ending.may_have_run,
+    )

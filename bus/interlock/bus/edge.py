@@ -1,0 +1,161 @@
+"""The synchronous client's connection to one generation of a serving worker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+import zmq
+
+from interlock.bus.codec import decode_data_down, encode
+from interlock.bus.errors import MalformedError, RequestTimeoutError
+from interlock.bus.line import Line, try_send
+from interlock.bus.messages import Call, Cancel, Credit, Failure, Log, Open, Opened, Progress
+from interlock.bus.records import Target
+from interlock.bus.routes import Ending, PendingCall, Route
+
+_TICKETS: Final = 64
+"""Opened tickets that are remembered; an older one is opened again when it is needed."""
+
+OnProgress = Callable[[Progress], None]
+
+
+class Edge:
+    """One DEALER to one generation. It ends with that generation and is never used for another."""
+
+    def __init__(self, line: Line, target: Target) -> None:
+        self._line = line
+        self._generation = target.generation
+        self._tickets: dict[str, str] = {}
+        self._opening: Opened | Failure | None = None
+        self._pending: dict[int, tuple[PendingCall, OnProgress | None]] = {}
+        self._ids = 0
+        self.ended: str | None = None
+        """Why the generation ended; None while it lives."""
+        self._sock = line.connect(zmq.DEALER, target.endpoint, self._on_frames, immediate=1)
+
+    def call(
+        self,
+        route: Route,
+        body: bytes,
+        timeout: float,
+        timeout_max: float,
+        on_progress: OnProgress | None = None,
+    ) -> Ending:
+        """Call a capability and wait for its ending, at its deadline at the latest.
+
+        Times in seconds; progress renews `timeout`, up to `timeout_max`. Raises only for a lost
+        supervisor.
+        """
+        pending = PendingCall(time.monotonic(), timeout, timeout_max)
+        ticket = self._open(route.target.ticket, pending)
+        if pending.ending is not None:
+            return pending.ending
+        self._ids += 1
+        call_id = self._ids
+        self._pending[call_id] = (pending, on_progress)
+        try:
+            left = pending.deadline - time.monotonic()
+            call = Call(
+                id=call_id,
+                ticket=ticket,
+                name=route.local,
+                left_ms=max(1, round(left * 1000)),
+                generation=self._generation,
+                progress=True,
+            )
+            if self._send([encode(call), body], pending):
+                pending.sent = True
+                self._wait(pending)
+            pending.end("timeout", message=_too_late(timeout), may_have_run=pending.sent)
+        finally:
+            del self._pending[call_id]
+            if pending.ending is None or pending.ending.outcome == "timeout":
+                # Also when the wait was interrupted: the tool need not go on.
+                self._try_send(Cancel(id=call_id))
+        assert pending.ending is not None
+        return pending.ending
+
+    def gone(self, reason: str) -> None:
+        """Fail what is in flight and drop the connection; twice is harmless."""
+        if self.ended is not None:
+            return
+        self.ended = reason or "The worker ended."
+        for pending, _ in self._pending.values():
+            pending.end("worker_died", message=self.ended, may_have_run=pending.sent)
+        self._line.disconnect(self._sock)
+
+    def close(self) -> None:
+        """Drop the connection; twice is harmless."""
+        self.gone("The client was closed.")
+
+    def _open(self, token: str, pending: PendingCall) -> str:
+        """Present a ticket, once, and return its id; a failure becomes the call's ending."""
+        known = self._tickets.get(token)
+        if known is not None:
+            return known
+        self._opening = None
+        if self._send([encode(Open(ticket=token))], pending):
+            while self._opening is None and self.ended is None:
+                if time.monotonic() >= pending.deadline:
+                    break
+                self._line.pump(pending.deadline)
+        match self._opening:
+            case Opened():
+                if len(self._tickets) >= _TICKETS:
+                    self._tickets.pop(next(iter(self._tickets)))
+                self._tickets[token] = self._opening.ticket
+                return self._opening.ticket
+            case Failure():
+                pending.end(self._opening.code, message=self._opening.message)
+            case _ if self.ended is not None:
+                pending.end("worker_died", message=self.ended)
+            case _:
+                pending.end("timeout", message=_too_late(pending.timeout))
+        return ""
+
+    def _send(self, frames: list[bytes], pending: PendingCall) -> bool:
+        """Send within the call's deadline; False if that is not possible any more."""
+        try:
+            while self.ended is None and not try_send(self._sock, frames):
+                self._line.wait_writable(self._sock, pending.deadline)
+        except RequestTimeoutError:
+            return False
+        if self.ended is not None:
+            pending.end("worker_died", message=self.ended)
+        return pending.ending is None
+
+    def _wait(self, pending: PendingCall) -> None:
+        while pending.ending is None and time.monotonic() < pending.deadline:
+            self._line.pump(pending.deadline)
+
+    def _try_send(self, message: Cancel | Credit) -> None:
+        if self.ended is None:
+            try_send(self._sock, [encode(message)])
+
+    def _on_frames(self, frames: list[bytes]) -> None:
+        try:
+            message = decode_data_down(frames[0])
+        except MalformedError:
+            self._line.dropped += 1
+            return
+        body = frames[1] if len(frames) > 1 else None
+        if isinstance(message, Log):
+            return
+        if isinstance(message, Opened) or message.id == 0:
+            if isinstance(message, Opened | Failure):
+                self._opening = message
+            return
+        pending, on_progress = self._pending.get(message.id, (None, None))
+        if pending is None:
+            return
+        granted = pending.on_message(message, body, time.monotonic())
+        if granted:
+            self._try_send(Credit(id=message.id, n=granted))
+        if on_progress is not None and isinstance(message, Progress):
+            on_progress(message)
+
+
+def _too_late(timeout: float) -> str:
+    return f"The call did not end within {timeout:g} s."

@@ -1,0 +1,288 @@
+"""The synchronous client's sockets: one poll for all of them, and answers sorted by request.
+
+Waiting happens in `Line.pump` alone, in slices short enough to notice that the supervisor died.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+import zmq
+
+from interlock.bus import procfs
+from interlock.bus.codec import check_json, decode_api_answer, encode
+from interlock.bus.endpoints import ConnectionInfo, Home, read_connection
+from interlock.bus.errors import (
+    ConnectionLostError,
+    InterlockError,
+    MalformedError,
+    NoSupervisorError,
+    RequestTimeoutError,
+    UsageError,
+)
+from interlock.bus.messages import ApiAnswer, Gone, Reply, Request
+from interlock.bus.results import error_of
+from interlock.bus.socket import open_socket
+
+Socket = zmq.Socket[bytes]
+Handler = Callable[[list[bytes]], None]
+Answer = tuple[ApiAnswer, bytes | None]
+
+CHECK: Final = 0.25
+"""Seconds of silence after which the supervisor's process is looked at."""
+_BUDGET: Final = 256
+"""Messages taken from one socket before the caller's own work has a turn."""
+
+
+def supervisor_lives(home: Home, info: ConnectionInfo) -> bool:
+    """Tell whether the supervisor of a connection file is still there."""
+    try:
+        os.kill(info.pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # the pid is somebody else's by now, or hidden; the file has the last word
+    found = procfs.stat(info.pid)
+    if found is not None and found.state in "ZX":
+        return False
+    try:
+        return read_connection(home).epoch == info.epoch
+    except NoSupervisorError:
+        return True  # it takes the file away before it ends
+
+
+def find_supervisor(home: Home) -> ConnectionInfo:
+    """Read the connection file and make sure that its supervisor is there.
+
+    Raises NoSupervisorError.
+    """
+    info = read_connection(home)
+    if not supervisor_lives(home, info):
+        raise NoSupervisorError(
+            f"No supervisor is running on {home.path} (the last one, pid {info.pid}, is gone); "
+            "start one with `interlock up`."
+        )
+    return info
+
+
+def lost_supervisor(home: Home, info: ConnectionInfo, answered: bool) -> InterlockError:
+    """Return the error for a supervisor that is gone; `answered`: it was there before."""
+    if answered:
+        return ConnectionLostError(
+            f"The supervisor (pid {info.pid}) is gone; start it again with `interlock up`."
+        )
+    return NoSupervisorError(
+        f"The supervisor on {home.path} (pid {info.pid}) is gone; start one with `interlock up`."
+    )
+
+
+class Line:
+    """All sockets of one client, and the answers that nobody has fetched yet."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self.info = find_supervisor(home)
+        self.answered = False
+        self.closed = False
+        self.dropped = 0
+        """Frames that were no answer, or answers that nobody waits for."""
+        self.on_gone: Callable[[Gone], None] = lambda message: None
+        self._ids = 0
+        self._inbox: dict[int, deque[Answer]] = {}
+        self._handlers: dict[Socket, Handler] = {}
+        self._ctx: zmq.Context[Socket] = zmq.Context(io_threads=1)
+        self._poller = zmq.Poller()
+        self._api = self.connect(zmq.DEALER, self.info.api, self._on_api, immediate=1)
+
+    def connect(self, kind: int, endpoint: str, handler: Handler, **options: int | bytes) -> Socket:
+        """Open a further socket whose messages go to `handler`, while `pump` runs."""
+        sock = open_socket(self._ctx, kind, **options)
+        try:
+            sock.connect(endpoint)
+        except zmq.ZMQError as error:
+            sock.close(0)
+            raise ConnectionLostError(f"{endpoint} cannot be used: {error.strerror}.") from None
+        self._handlers[sock] = handler
+        self._poller.register(sock, zmq.POLLIN)
+        return sock
+
+    def disconnect(self, sock: Socket) -> None:
+        """Close a socket; twice is harmless."""
+        if self._handlers.pop(sock, None) is not None:
+            self._poller.unregister(sock)
+            sock.close(0)
+
+    def close(self) -> None:
+        """Close every socket and end their I/O thread; twice is harmless."""
+        self.closed = True
+        for sock in tuple(self._handlers):
+            self.disconnect(sock)
+        self._ctx.destroy(0)
+
+    def open_request(
+        self, kind: type[Request], body: bytes | None, until: float, fields: dict[str, Any]
+    ) -> int:
+        """Send a request and return the id under which `next_answer` finds what comes back.
+
+        Whoever opens a request ends it with `close_request`. Raises RequestTimeoutError and, if
+        the supervisor is gone, ConnectionLostError or NoSupervisorError.
+        """
+        self._ids += 1
+        request_id = self._ids
+        try:
+            message = kind(id=request_id, key=self.info.key, **fields)
+            header = encode(message)
+        except (TypeError, MalformedError) as error:
+            raise UsageError(f"This is no {kind.__name__} request: {error}") from None
+        self._inbox[request_id] = deque()
+        frames = [b"msgpack", header] if body is None else [b"msgpack", header, body]
+        try:
+            self.send(self._api, frames, until)
+        except BaseException:
+            self.close_request(request_id)
+            raise
+        return request_id
+
+    def close_request(self, request_id: int) -> None:
+        """Drop whatever still comes for a request."""
+        self._inbox.pop(request_id, None)
+
+    def take_answer(self, request_id: int) -> Answer | None:
+        """Return the next answer that is already here."""
+        waiting = self._inbox[request_id]
+        return waiting.popleft() if waiting else None
+
+    def next_answer(self, request_id: int, until: float) -> Answer | None:
+        """Wait for the next answer to a request; None at `until` (monotonic seconds)."""
+        while (answer := self.take_answer(request_id)) is None:
+            if time.monotonic() >= until:
+                return None
+            self.pump(until)
+        return answer
+
+    def exchange(
+        self, kind: type[Request], body: bytes | None, timeout: float, fields: dict[str, Any]
+    ) -> tuple[Reply, bytes | None]:
+        """Send a request and return its reply, whatever its code, and the reply's body.
+
+        `timeout` in seconds. Raises RequestTimeoutError; and as `pump`.
+        """
+        until = time.monotonic() + timeout
+        request_id = self.open_request(kind, body, until, fields)
+        try:
+            answer = self.next_answer(request_id, until)
+        finally:
+            self.close_request(request_id)
+        if answer is None:
+            raise RequestTimeoutError(
+                f"The supervisor (pid {self.info.pid}) did not answer within {timeout:g} s; it "
+                "may be stopped or overloaded."
+            )
+        reply, document = answer
+        if not isinstance(reply, Reply):
+            raise MalformedError("The supervisor answered a request with something else.")
+        return reply, document
+
+    def document(
+        self, kind: type[Request], body: bytes | None, timeout: float, fields: dict[str, Any]
+    ) -> Any:
+        """Send a request and return the document of its reply; raises the error of one not ok."""
+        reply, document = self.exchange(kind, body, timeout, fields)
+        if reply.code != "ok":
+            raise error_of(reply)
+        return check_json(document) if document else None
+
+    def notify(self, kind: type[Request], fields: dict[str, Any]) -> None:
+        """Send a request that has no answer, if that is possible at once."""
+        try_send(self._api, [b"msgpack", encode(kind(id=0, key=self.info.key, **fields))])
+
+    def send(self, sock: Socket, frames: list[bytes], until: float) -> None:
+        """Send one message as soon as its peer can take it; raises as `wait_writable`."""
+        while not try_send(sock, frames):
+            self.wait_writable(sock, until)
+
+    def wait_writable(self, sock: Socket, until: float) -> None:
+        """Wait as `pump` does, and also for the peer of `sock` to take messages.
+
+        Raises RequestTimeoutError at `until`; and as `pump`.
+        """
+        if time.monotonic() >= until:
+            raise RequestTimeoutError("Nobody took the request in time; see `interlock status`.")
+        self._poller.modify(sock, zmq.POLLIN | zmq.POLLOUT)
+        try:
+            self.pump(until)
+        finally:
+            if sock in self._handlers:
+                self._poller.modify(sock, zmq.POLLIN)
+
+    def pump(self, until: float) -> None:
+        """Wait until something happens, at most until `until`, and deliver what came.
+
+        Raises ConnectionLostError, or NoSupervisorError if it never answered, once the
+        supervisor's process is gone.
+        """
+        left = min(max(until - time.monotonic(), 0.0), CHECK)
+        ready = self._poller.poll(math.ceil(left * 1000))
+        for sock, flags in ready:
+            handler = self._handlers.get(sock)
+            if flags & zmq.POLLIN and handler is not None:
+                self._drain(sock, handler)
+        if not ready and not supervisor_lives(self.home, self.info):
+            raise lost_supervisor(self.home, self.info, self.answered)
+
+    def renew(self) -> bool:
+        """Turn to the supervisor that runs on this home now; False if there is no other one."""
+        try:
+            info = read_connection(self.home)
+        except NoSupervisorError:
+            return False
+        if info.epoch == self.info.epoch or not supervisor_lives(self.home, info):
+            return False
+        self.info = info
+        self.answered = False
+        self.disconnect(self._api)
+        self._api = self.connect(zmq.DEALER, info.api, self._on_api, immediate=1)
+        return True
+
+    def _drain(self, sock: Socket, handler: Handler) -> None:
+        for _ in range(_BUDGET):
+            try:
+                frames = sock.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            handler(frames)
+            if sock not in self._handlers:
+                return
+
+    def _on_api(self, frames: list[bytes]) -> None:
+        if len(frames) not in (2, 3):
+            self.dropped += 1
+            return
+        try:
+            message = decode_api_answer(frames[0], frames[1])
+        except MalformedError:
+            self.dropped += 1
+            return
+        self.answered = True
+        if isinstance(message, Gone):
+            self.on_gone(message)
+            return
+        waiting = self._inbox.get(message.id)
+        if waiting is None:
+            self.dropped += 1
+            return
+        waiting.append((message, frames[2] if len(frames) == 3 else None))
+
+
+def try_send(sock: Socket, frames: list[bytes]) -> bool:
+    """Send one message if its peer can take it at once."""
+    try:
+        sock.send_multipart(frames, zmq.NOBLOCK)
+    except zmq.Again:
+        return False
+    return True
