@@ -11,6 +11,8 @@ from interlock.bus.calling import RESOLVE, refusal, result_of
 from interlock.bus.codec import decode_as
 from interlock.bus.dataedge import DataEdge
 from interlock.bus.edge import OnProgress
+from interlock.bus.errors import InterlockError
+from interlock.bus.line import CHECK
 from interlock.bus.messages import Gone, Reply, Resolve
 from interlock.bus.results import CallResult
 from interlock.bus.routes import Ending, Route, Routes, worth_another
@@ -24,6 +26,9 @@ class AsyncCaller:
         self._routes = Routes()
         self._edges: dict[tuple[str, int], tuple[DataEdge, dict[str, str]]] = {}
         """By worker and generation: the connection, and the ids of the tickets opened on it."""
+        self._in_flight = 0
+        self._look: asyncio.TimerHandle | None = None
+        self._lost: InterlockError | None = None
         line.on_gone = self._on_gone
 
     async def resolve(
@@ -55,6 +60,10 @@ class AsyncCaller:
     def forget(self) -> None:
         """Drop what belongs to a supervisor that is gone; calls in flight end as cancelled."""
         self._routes = Routes()
+        self._lost = None
+        if self._look is not None:
+            self._look.cancel()
+            self._look = None
         for edge, _ in self._edges.values():
             edge.close()
         self._edges.clear()
@@ -79,7 +88,14 @@ class AsyncCaller:
         first = route.timeout if first is None else first
         latest = max(first, route.timeout_max) if latest is None else latest
         edge, ticket = self._edge(route)
-        answer = await edge.call(route.local, body, first, latest, on_progress, ticket)
+        self._in_flight += 1
+        self._look_later()
+        try:
+            answer = await edge.call(route.local, body, first, latest, on_progress, ticket)
+        finally:
+            self._in_flight -= 1
+        if self._lost is not None:
+            raise self._lost
         ending = Ending(
             outcome=answer.outcome,
             body=answer.body,
@@ -99,6 +115,22 @@ class AsyncCaller:
         if token not in opened:
             opened[token] = edge.open(token)
         return edge, opened[token]
+
+    def _look_later(self) -> None:
+        """See to it that a call does not wait for workers whose supervisor is gone."""
+        if self._look is None and self._in_flight:
+            self._look = asyncio.get_running_loop().call_later(CHECK, self._look_now)
+
+    def _look_now(self) -> None:
+        self._look = None
+        try:
+            self._line.check()
+        except InterlockError as error:
+            self._lost = error
+            for edge, _ in self._edges.values():
+                edge.gone(error.message)
+            self._edges.clear()
+        self._look_later()
 
     def _on_gone(self, message: Gone) -> None:
         self._routes.gone(message.worker, message.generation)
