@@ -11,7 +11,7 @@ from interlock.bus.records import Child
 from interlock.supervisor.boot import Entry
 from interlock.supervisor.lifecycle.states import State, Worker
 from interlock.supervisor.metrics import CallMetrics
-from interlock.supervisor.resources import Usage
+from interlock.supervisor.resources import Load
 
 Predicate = Callable[[Worker], bool]
 
@@ -59,7 +59,7 @@ class Member:
             else:
                 self.waiters.append((predicate, future))
 
-    def row(self, usage: Usage, now: float, unix: float) -> dict[str, Any]:
+    def row(self, load: Load, now: float, unix: float) -> dict[str, Any]:
         """Make the worker's row of the status document; `now` and `unix` are the same moment."""
         worker = self.worker
         p50, p99 = self.metrics.percentiles()
@@ -72,8 +72,8 @@ class Member:
             "generation": worker.generation,
             "restarts": worker.restarts,
             "since": unix - (now - worker.since),
-            "rss_bytes": usage.rss_bytes,
-            "cpu_percent": usage.cpu_percent,
+            "rss_bytes": load.rss_bytes,
+            "cpu_percent": load.cpu_percent,
             "calls": self.metrics.calls,
             "errors": self.metrics.errors,
             "in_flight": self.in_flight,

@@ -8,53 +8,49 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from interlock.bus import procfs
+from interlock.supervisor.spawn import limits
 
 FRESH: Final = 0.5
 """Seconds for which a measurement is good enough for the next who asks."""
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
+OWN: Final = ""
+"""Name of the supervisor itself, without what is below it."""
 
 
-class Usage(NamedTuple):
-    """`cpu_percent` is of one core, since the measurement before."""
+class Load(NamedTuple):
+    """What a tree uses; `cpu_percent` is of one core, since the measurement before."""
 
     rss_bytes: int = 0
     cpu_percent: float = 0.0
 
 
 class Sampler:
-    """Measures the tree of each process that it is asked about, and of this process alone."""
+    """Measures the trees that it is asked about, at most once every `FRESH` seconds."""
 
     def __init__(self) -> None:
         self._at = 0.0
-        self._usage: dict[str, Usage] = {}
-        self._before: dict[str, tuple[int, float, int]] = {}
+        self._loads: dict[str, Load] = {}
+        self._before: dict[str, tuple[int, limits.Usage]] = {}
 
-    def sample(self, pids: Mapping[str, int]) -> Mapping[str, Usage]:
-        """Return the usage of each tree by name; "" is the supervisor itself.
-
-        `pids` has the root of each tree.
-        """
+    def sample(self, roots: Mapping[str, int]) -> Mapping[str, Load]:
+        """Return the load of each tree by name, and that of the supervisor as `OWN`."""
         now = time.monotonic()
-        if now - self._at < FRESH and pids.keys() <= self._usage.keys():
-            return self._usage
+        seconds = now - self._at
+        if seconds < FRESH and roots.keys() <= self._loads.keys():
+            return self._loads
+        pids = {**roots, OWN: os.getpid()}
+        usage = limits.sample(roots) | {OWN: _own_usage()}
+        self._loads = {}
+        for name, used in usage.items():
+            pid, before = self._before.get(name, (0, used))
+            percent = limits.cpu_percent(before, used, seconds) if pid == pids[name] else 0.0
+            self._loads[name] = Load(used.resident, round(percent, 1))
+        self._before = {name: (pids[name], used) for name, used in usage.items()}
         self._at = now
-        before, self._before = self._before, {}
-        self._usage = {
-            name: self._measure(name, pid, now, before.get(name)) for name, pid in pids.items()
-        }
-        self._usage[""] = self._measure("", os.getpid(), now, before.get(""))
-        return self._usage
+        return self._loads
 
-    def _measure(
-        self, name: str, root: int, now: float, before: tuple[int, float, int] | None
-    ) -> Usage:
-        pids = [root]
-        if name:
-            pids += [child.pid for child in procfs.descendants(root)]
-        ticks = procfs.cpu_ticks(pids)
-        self._before[name] = (root, now, ticks)
-        percent = 0.0
-        if before is not None and before[0] == root and now > before[1]:
-            # A child that ended takes its time with it; that is no negative load.
-            percent = max(0.0, 100 * (ticks - before[2]) / _TICKS / (now - before[1]))
-        return Usage(procfs.resident_bytes(pids), round(percent, 1))
+
+def _own_usage() -> limits.Usage:
+    own = [os.getpid()]
+    return limits.Usage(
+        resident=procfs.resident_bytes(own), cpu_ticks=procfs.cpu_ticks(own), processes=1
+    )

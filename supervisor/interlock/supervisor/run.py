@@ -77,8 +77,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--home", type=Path, default=default_home())
     parser.add_argument("--config", type=Path)
     parser.add_argument("--workspace", type=Path)
+    parser.add_argument("--announce", action="store_true", help="print `ready` when it is")
     chosen = parser.parse_args(arguments)
-    return run_supervisor(chosen.home, config=chosen.config, workspace=chosen.workspace)
+    return run_supervisor(
+        chosen.home,
+        config=chosen.config,
+        workspace=chosen.workspace,
+        on_ready=_announce if chosen.announce else lambda: None,
+    )
+
+
+def _announce() -> None:
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import msgspec
 from interlock.supervisor.attention import Attention
 from interlock.supervisor.fleet import Fleet
 from interlock.supervisor.member import Member
-from interlock.supervisor.resources import Sampler, Usage
+from interlock.supervisor.resources import OWN, Load, Sampler
 
 
 def version() -> str:
@@ -46,8 +46,8 @@ class Status:
     def document(self, members: tuple[Member, ...] | None = None) -> dict[str, Any]:
         """Make the document, of some workers or of all."""
         chosen = tuple(self._fleet.members.values()) if members is None else members
-        usage = self._sampler.sample(self._fleet.pids())
-        own = usage.get("", Usage())
+        loads = self._sampler.sample(self._fleet.pids())
+        own = loads.get(OWN, Load())
         now = time.monotonic()
         names = {member.worker.name for member in chosen}
         return {
@@ -61,7 +61,7 @@ class Status:
                 "home": str(self._fleet.home.path),
                 "dropped": self._dropped(),
             },
-            "workers": [self._row(member, usage.get(member.worker.name)) for member in chosen],
+            "workers": [self._row(member, loads.get(member.worker.name)) for member in chosen],
             "needs_attention": [
                 msgspec.to_builtins(row)
                 for row in self._attention.rows()
@@ -71,8 +71,8 @@ class Status:
 
     def row(self, member: Member) -> dict[str, Any]:
         """Make the row of one worker."""
-        usage = self._sampler.sample(self._fleet.pids())
-        return self._row(member, usage.get(member.worker.name))
+        loads = self._sampler.sample(self._fleet.pids())
+        return self._row(member, loads.get(member.worker.name))
 
-    def _row(self, member: Member, usage: Usage | None) -> dict[str, Any]:
-        return member.row(usage or Usage(), time.monotonic(), time.time())
+    def _row(self, member: Member, load: Load | None) -> dict[str, Any]:
+        return member.row(load or Load(), time.monotonic(), time.time())

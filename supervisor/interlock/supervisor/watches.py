@@ -6,12 +6,15 @@ import asyncio
 import time
 
 from interlock.bus.messages import Ping
+from interlock.bus.settings import Size
 from interlock.supervisor.attention import Attention, Row
+from interlock.supervisor.config.sizes import parse_size
 from interlock.supervisor.fleet import Fleet
 from interlock.supervisor.lifecycle import inputs
-from interlock.supervisor.limits import judge_memory, over_memory
+from interlock.supervisor.member import Member
 from interlock.supervisor.pings import PingClock
 from interlock.supervisor.resources import Sampler
+from interlock.supervisor.spawn.limits import judge
 
 
 async def ping_workers(fleet: Fleet, clock: PingClock) -> None:
@@ -41,20 +44,36 @@ async def watch_limits(fleet: Fleet, sampler: Sampler, attention: Attention) -> 
         ]
         if not limited:
             continue
-        usage = sampler.sample(fleet.pids())
+        loads = sampler.sample(fleet.pids())
         for member in limited:
-            name, limits = member.worker.name, member.entry.settings.limits
-            rss = usage[name].rss_bytes
-            verdict = judge_memory(rss, limits)
-            if verdict == "hard" and limits.memory is not None:
-                generation, now = member.worker.generation, time.monotonic()
-                reason = over_memory(rss, limits.memory)
-                fleet.feed(
-                    name, inputs.LimitExceeded(now=now, generation=generation, reason=reason)
-                )
-            elif verdict == "soft" and limits.memory_soft is not None:
-                message = f"{name} {over_memory(rss, limits.memory_soft)}."
-                fix = f"Raise limits.memory_soft of {name} or restart it."
-                attention.set(Row(name=name, code="memory_soft", message=message, fix=fix))
-            else:
-                attention.clear(name, "memory_soft")
+            _judge(fleet, attention, member, loads[member.worker.name].rss_bytes)
+
+
+def _judge(fleet: Fleet, attention: Attention, member: Member, rss: int) -> None:
+    worker, limits = member.worker, member.entry.settings.limits
+    soft, hard = _bytes(limits.memory_soft), _bytes(limits.memory)
+    verdict = judge(rss, soft, hard)
+    if verdict == "hard" and hard is not None:
+        event = inputs.LimitExceeded(
+            now=time.monotonic(), generation=worker.generation, reason=over_memory(rss, hard)
+        )
+        fleet.feed(worker.name, event)
+    elif verdict == "soft" and soft is not None:
+        message = f"{worker.name} {over_memory(rss, soft)}."
+        fix = f"Raise limits.memory_soft of {worker.name} or restart it."
+        attention.set(Row(name=worker.name, code="memory_soft", message=message, fix=fix))
+    else:
+        attention.clear(worker.name, "memory_soft")
+
+
+def _bytes(size: Size | None) -> int | None:
+    return None if size is None else parse_size(size)
+
+
+def over_memory(rss: int, limit: int) -> str:
+    """Say in plain words what was exceeded.
+
+    >>> over_memory(3 << 20, 2 << 20)
+    'used 3 MiB of memory, its limit is 2 MiB'
+    """
+    return f"used {rss / (1 << 20):.0f} MiB of memory, its limit is {limit / (1 << 20):.0f} MiB"

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from interlock.bus.events import AttentionChanged, Event
+from interlock.supervisor.attention import MAX_ROWS, MAX_TEXT, Attention, Row
+
+
+def row(name: str = "mcp:x", code: str = "c", message: str = "m", subject: str = "") -> Row:
+    return Row(name=name, code=code, message=message, fix="f", subject=subject)
+
+
+def test_a_row_is_announced_when_it_comes_changes_and_goes() -> None:
+    heard: list[Event] = []
+    attention = Attention(heard.append)
+    attention.set(row())
+    attention.set(row())
+    attention.set(row(message="n"))
+    attention.clear("mcp:x", "c")
+    attention.clear("mcp:x", "c")
+    assert heard == [
+        AttentionChanged(name="mcp:x", code="c", message="m"),
+        AttentionChanged(name="mcp:x", code="c", message="n"),
+        AttentionChanged(name="mcp:x", code="c", clear=True),
+    ]
+    assert attention.rows() == ()
+
+
+def test_replace_touches_only_what_is_not_kept() -> None:
+    heard: list[Event] = []
+    attention = Attention(heard.append)
+    attention.set(row(subject="a"))
+    attention.set(row(subject="b"))
+    attention.set(row(name="mcp:y"))
+    heard.clear()
+    attention.replace([row(subject="b"), row(subject="c")], lambda one: one.name != "mcp:x")
+    assert {(one.name, one.subject) for one in attention.rows()} == {
+        ("mcp:x", "b"),
+        ("mcp:x", "c"),
+        ("mcp:y", ""),
+    }
+    assert len(heard) == 2
+    attention.forget("mcp:x")
+    assert [one.name for one in attention.rows()] == ["mcp:y"]
+
+
+def test_a_worker_cannot_fill_the_memory() -> None:
+    attention = Attention(lambda _: None)
+    for number in range(MAX_ROWS + 5):
+        attention.set(row(subject=str(number), message="x" * 9999))
+    assert len(attention.rows()) == MAX_ROWS
+    assert attention.dropped == 5
+    assert {len(one.message) for one in attention.rows()} == {MAX_TEXT}
+    attention.set(row(name="mcp:y"))
+    assert len(attention.rows()) == MAX_ROWS + 1
