@@ -23,9 +23,9 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 import msgspec
-from interlock.bus.client import Client
 
 from interlock.bus import procfs
+from interlock.bus.client import Client
 from interlock.bus.endpoints import Home, HomeLock
 from interlock.bus.errors import InterlockError
 
