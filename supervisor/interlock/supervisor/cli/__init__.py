@@ -1,1 +1,3 @@
 """The commands of interlock."""
+
+from interlock.supervisor.cli.app import main as main

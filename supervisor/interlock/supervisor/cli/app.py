@@ -1,0 +1,198 @@
+"""The `interlock` command: its options, its commands, loaded when used, and its one boundary.
+
+Every failure of a command ends here as one sentence and an exit code; a traceback never does.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import click
+
+from interlock.bus.errors import InterlockError
+from interlock.supervisor.cli import output
+from interlock.supervisor.cli.exits import FAILED, USAGE, code_of
+
+_HERE: Final = "interlock.supervisor.cli"
+COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "demo": ("demo", "Show everything in a temporary home"),
+    "up": ("up", "Start the supervisor and everything configured"),
+    "down": ("down", "Stop everything in order"),
+    "status": ("status", "Show the health of every process"),
+    "attach": ("attach", "Follow events as they happen"),
+    "logs": ("logs", "Show a worker's log"),
+    "start": ("workers", "Start workers by hand"),
+    "stop": ("workers", "Stop workers by hand"),
+    "restart": ("workers", "Restart workers by hand"),
+    "turn": ("turn", "Send a turn to an agent and stream its answer"),
+    "turns": ("turns", "List the turns of the journal"),
+    "turn-show": ("turns", "Show one turn with its calls"),
+    "turn-watch": ("turn", "Watch a turn from its start or an offset"),
+    "turn-cancel": ("turns", "Cancel a turn"),
+    "call": ("call", "Call one capability directly"),
+    "tools": ("tools", "List the catalog, or an offer"),
+    "trust": ("trust", "Let the files of a workspace act"),
+    "validate": ("validate", "Check configuration, with line numbers"),
+    "bench": ("bench", "Measure the budgets on this machine"),
+}
+"""Module and one line of help of each command; the module has a command of that name."""
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module when that command is used, and not for `--help`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return all names, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command and give it the options that every command has."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"{_HERE}.{COMMANDS[cmd_name][0]}")
+        command = getattr(module, cmd_name.replace("-", "_"))
+        assert isinstance(command, click.Command)
+        known = {name for parameter in command.params for name in parameter.opts}
+        command.params += [
+            option for option in _global_options(True) if option.opts[0] not in known
+        ]
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; for a misspelt one, name the nearest."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], COMMANDS, 1)
+            hint = f"did you mean {near[0]}?" if near else "see `interlock --help`."
+            raise click.UsageError(f"There is no command {args[0]}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the table of commands without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_) for name, (_, help_) in COMMANDS.items()])
+
+
+def _set_home(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.ensure_object(output.Options).home = Path(value).expanduser().absolute()
+
+
+def _set_verbose(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.ensure_object(output.Options).verbose = True
+
+
+def _set_plain(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.ensure_object(output.Options).color = False
+
+
+def _show_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from importlib.metadata import version
+
+        click.echo(f"interlock {version('interlock')}")
+        ctx.exit(0)
+
+
+def _global_options(hidden: bool) -> list[click.Parameter]:
+    """Return the options that stand before or after the command's name."""
+    common: dict[str, Any] = {"expose_value": False, "hidden": hidden}
+    return [
+        click.Option(
+            ["--home"],
+            metavar="DIR",
+            callback=_set_home,
+            help="Where state, sockets, logs and journal live (or INTERLOCK_HOME).",
+            **common,
+        ),
+        click.Option(
+            ["--verbose"], is_flag=True, callback=_set_verbose, help="Say more.", **common
+        ),
+        click.Option(
+            ["--no-color"],
+            is_flag=True,
+            callback=_set_plain,
+            help="Write without colours (or NO_COLOR).",
+            **common,
+        ),
+    ]
+
+
+def _version_option() -> click.Option:
+    return click.Option(
+        ["--version"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_show_version,
+        help="Show the version.",
+    )
+
+
+app = LazyGroup(
+    name="interlock",
+    help="Runs MCP servers and agents as isolated, supervised processes on one message bus.",
+    params=[*_global_options(False), _version_option()],
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run one command and end the process with its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    sys.exit(run(given))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code; nothing is raised."""
+    options = output.Options()
+    options.json = "--json" in arguments
+    code = FAILED
+    try:
+        output.prepare_streams()
+        result = app.main(arguments, "interlock", standalone_mode=False, obj=options)
+        code = result if isinstance(result, int) else 0
+        sys.stdout.flush()
+    except InterlockError as error:
+        code = code_of(error)
+        output.failure(options, error.code, error.message)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        code = USAGE
+    except click.UsageError as error:
+        code = USAGE
+        output.failure(options, "wrong_usage", error.format_message())
+    except click.ClickException as error:
+        output.failure(options, "failed", error.format_message())
+    except BrokenPipeError:
+        code = 0  # The reader has what it wanted.
+        output.discard_stdout()
+    except (KeyboardInterrupt, click.Abort):
+        output.note("")
+    except OSError as error:
+        output.failure(options, "failed", f"{error.strerror or error}: {error.filename or ''}")
+    except Exception as error:  # noqa: BLE001 - the one boundary: a user never sees a traceback
+        _unexpected(options, error)
+    return code
+
+
+def _unexpected(options: output.Options, error: Exception) -> None:
+    """Tell of a mistake of our own; where it happened goes into a file, or out with --verbose."""
+    import traceback
+
+    where = "".join(traceback.format_exception(error))
+    hint = "run it again with --verbose for the details"
+    if options.verbose:
+        output.note(where)
+        hint = "please report it with the lines above"
+    name = type(error).__name__
+    output.failure(options, "internal", f"Interlock made a mistake ({name}: {error}); {hint}.")

@@ -1,0 +1,76 @@
+"""`interlock logs`: a worker's log file, also when no supervisor runs."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+import click
+
+from interlock.bus.endpoints import Home, file_stem
+from interlock.bus.errors import NoSupervisorError, NotFoundError
+from interlock.supervisor.cli.output import clean, document, options, write
+from interlock.supervisor.cli.session import client, full_name, workers_of
+from interlock.supervisor.cli.tail import LogTail, last_lines
+
+_EVERY: Final = 0.2
+_KINDS: Final = ("mcp", "agent")
+
+
+@click.command
+@click.argument("name")
+@click.option("-f", "--follow", is_flag=True, help="Go on with new lines until Ctrl-C.")
+@click.option(
+    "-n", "--lines", type=click.IntRange(0), default=100, help="How many of the last lines."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def logs(name: str, follow: bool, lines: int, as_json: bool) -> None:
+    """Show the end of the log of the worker NAME, or of the `supervisor`."""
+    home = options().place
+    worker = worker_with_log(home, name)
+    path = log_path(home, worker)
+    tail = LogTail(path)
+    tail.skip_to_end()
+    for line in last_lines(path, lines):
+        _show(worker, line, as_json)
+    while follow:
+        for line in tail.new_lines():
+            _show(worker, line, as_json)
+        time.sleep(_EVERY)
+
+
+def _show(worker: str, line: str, as_json: bool) -> None:
+    if as_json:
+        document(log_line(worker, line))
+    else:
+        write(clean(line))
+
+
+def log_line(worker: str, line: str) -> dict[str, Any]:
+    """Return a line of a log as a document."""
+    return {"topic": "log", "name": worker, "line": line}
+
+
+def log_path(home: Home, worker: str) -> Any:
+    """Return the log file of a worker."""
+    stem = worker if worker == "supervisor" else file_stem(worker)
+    return home.logs / f"{stem}.log"
+
+
+def worker_with_log(home: Home, typed: str) -> str:
+    """Return the worker that is meant; without a supervisor, one that left a log file.
+
+    Raises NotFoundError.
+    """
+    if typed == "supervisor":
+        return typed
+    try:
+        with client() as bus:
+            return full_name(typed, workers_of(bus.status()))
+    except NoSupervisorError:
+        pass
+    guesses = [typed] if ":" in typed else [f"{kind}:{typed}" for kind in _KINDS]
+    found = [worker for worker in guesses if log_path(home, worker).exists()]
+    if not found:
+        raise NotFoundError(f"There is no log of {typed} in {home.logs}.")
+    return full_name(typed, found)

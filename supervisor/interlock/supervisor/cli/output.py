@@ -1,0 +1,149 @@
+"""What commands write: documents and text to standard output, words to people to standard error."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+
+from interlock.bus.endpoints import Home, default_home
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CODES: Final = {"red": "31", "green": "32", "yellow": "33", "cyan": "36", "dim": "2", "bold": "1"}
+
+
+class Options:
+    """The options that stand before or after every command."""
+
+    def __init__(self) -> None:
+        self.home: Path = default_home()
+        self.verbose = False
+        self.json = False
+        self.color = "NO_COLOR" not in os.environ or not os.environ["NO_COLOR"]
+
+    @property
+    def place(self) -> Home:
+        """The home with its files."""
+        return Home(self.home)
+
+
+def options() -> Options:
+    """Return the options of the command that runs."""
+    found = click.get_current_context().find_object(Options)
+    assert found is not None
+    return found
+
+
+def prepare_streams() -> None:
+    """Make sure that no character can stop the output."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def discard_stdout() -> None:
+    """Send what is still to be written nowhere, because nobody reads it."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def clean(text: object) -> str:
+    """Return text without characters that could steer a terminal.
+
+    >>> clean("a\\x1b[31mb")
+    'a\\\\x1b[31mb'
+    """
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", str(text))
+
+
+def one_line(text: object) -> str:
+    """Return text for a cell of a table."""
+    return clean(" ".join(str(text).split()))
+
+
+def write(text: str, *, end: str = "\n") -> None:
+    """Write text to standard output at once."""
+    sys.stdout.write(text + end)
+    sys.stdout.flush()
+
+
+def document(value: Any) -> None:
+    """Write one JSON document on one line to standard output."""
+    write(msgspec.json.encode(value).decode())
+
+
+def note(text: str) -> None:
+    """Write a line for people to standard error."""
+    sys.stderr.write(clean(text) + "\n")
+    sys.stderr.flush()
+
+
+def failure(chosen: Options, code: str, message: str) -> None:
+    """Tell of a failure: a sentence on standard error, and a document where JSON is wanted."""
+    try:
+        if chosen.json:
+            document({"code": code, "message": message})
+        note(message)
+    except OSError:
+        discard_stdout()
+
+
+def styled(text: str, *styles: str) -> str:
+    """Return text in colour if standard output is a terminal that may have it."""
+    if not styles or not options().color or not sys.stdout.isatty():
+        return text
+    return f"\x1b[{';'.join(_CODES[style] for style in styles)}m{text}\x1b[0m"
+
+
+def table(
+    heads: Sequence[str], rows: Iterable[Sequence[object]], *, right: Iterable[str] = ()
+) -> list[str]:
+    """Return aligned lines, heads first; columns named in `right` are aligned there."""
+    cells = [[one_line(cell) for cell in row] for row in rows]
+    widths = [max([len(head), *(len(row[i]) for row in cells)]) for i, head in enumerate(heads)]
+    to_right = {i for i, head in enumerate(heads) if head in set(right)}
+    lines = []
+    for row in [list(heads), *cells]:
+        parts = [
+            cell.rjust(width) if i in to_right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(parts).rstrip())
+    return lines
+
+
+def size(count: float | None) -> str:
+    """Return bytes for people.
+
+    >>> size(48 * 1024 * 1024)
+    '48 MB'
+    """
+    if not count:
+        return "-"
+    amount = count / (1 << 20)
+    return f"{amount:.0f} MB" if amount < 1024 else f"{amount / 1024:.1f} GB"
+
+
+def span(seconds: float) -> str:
+    """Return a duration for people.
+
+    >>> span(192), span(0.4)
+    ('3m12s', '0s')
+    """
+    whole = max(0, int(seconds))
+    days, rest = divmod(whole, 86400)
+    hours, rest = divmod(rest, 3600)
+    minutes, left = divmod(rest, 60)
+    if days:
+        return f"{days}d{hours}h"
+    if hours:
+        return f"{hours}h{minutes:02}m"
+    return f"{minutes}m{left:02}s" if minutes else f"{left}s"

@@ -1,0 +1,144 @@
+"""`interlock status`: every process, one row each, and what needs attention."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import click
+
+from interlock.supervisor.cli.output import (
+    clean,
+    document,
+    one_line,
+    size,
+    span,
+    styled,
+    table,
+    write,
+)
+from interlock.supervisor.cli.session import client, full_name, workers_of
+
+_STYLES = {
+    "READY": ("green",),
+    "DEGRADED": ("yellow",),
+    "BACKOFF": ("yellow",),
+    "FAILED": ("red",),
+    "STOPPED": ("dim",),
+}
+_EVERY = 1.0
+_HEADS = (
+    "NAME", "STATE", "PID", "GEN", "RESTARTS", "FOR", "MEMORY", "CPU", "CALLS", "ERRORS", "P50",
+    "P99", "TOOLS", "REASON",
+)  # fmt: skip
+_RIGHT = (
+    "PID",
+    "GEN",
+    "RESTARTS",
+    "FOR",
+    "MEMORY",
+    "CPU",
+    "CALLS",
+    "ERRORS",
+    "P50",
+    "P99",
+    "TOOLS",
+)
+
+
+@click.command
+@click.argument("name", required=False)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--watch", is_flag=True, help="Show it again every second until Ctrl-C.")
+def status(name: str | None, as_json: bool, watch: bool) -> None:
+    """Show the health of every process, one row a worker, or of the one called NAME."""
+    with client() as bus:
+        while True:
+            found = bus.status()
+            if name is not None:
+                found = narrowed(found, name)
+            if as_json:
+                document(found)
+            else:
+                if watch and sys.stdout.isatty():
+                    write("\x1b[H\x1b[2J", end="")
+                write("\n".join(lines_of(found, single=name is not None)))
+            if not watch:
+                return
+            time.sleep(_EVERY)
+
+
+def narrowed(status: dict[str, Any], typed: str) -> dict[str, Any]:
+    """Return the document with one worker only. Raises NotFoundError."""
+    chosen = full_name(typed, workers_of(status))
+    return status | {
+        "workers": [row for row in status["workers"] if row["name"] == chosen],
+        "needs_attention": [row for row in status["needs_attention"] if row["name"] == chosen],
+    }
+
+
+def lines_of(status: dict[str, Any], *, single: bool = False) -> list[str]:
+    """Return the document as lines for people; `single` adds the child processes."""
+    now = time.time()
+    lines = [_headline(status["supervisor"]), ""]
+    lines += _worker_table(status["workers"], now)
+    if single:
+        for row in status["workers"]:
+            lines += [
+                f"  child {child['pid']}  {one_line(child.get('command', ''))}"
+                for child in row.get("children", [])
+            ]
+    attention = status["needs_attention"]
+    if attention:
+        lines += ["", styled("needs attention", "bold")]
+        for row in attention:
+            lines.append(f"  {clean(row['name'])}: {one_line(row['message'])}")
+            if row.get("fix"):
+                lines.append(f"      do: {one_line(row['fix'])}")
+    return lines
+
+
+def _headline(supervisor: dict[str, Any]) -> str:
+    return (
+        f"supervisor {supervisor['version']}, pid {supervisor['pid']}, "
+        f"up {span(supervisor['uptime'])}, {size(supervisor['rss_bytes'])}, "
+        f"{supervisor['cpu_percent']:.1f} % CPU, "
+        f"home {clean(supervisor['home'])}"
+    )
+
+
+def _worker_table(rows: list[dict[str, Any]], now: float) -> list[str]:
+    if not rows:
+        return ["No workers are configured."]
+    cells = [
+        (
+            row["name"],
+            row["state"],
+            row["pid"] or "-",
+            row["generation"],
+            row["restarts"],
+            span(now - row["since"]),
+            size(row["rss_bytes"]),
+            f"{row['cpu_percent']:.1f}%",
+            row["calls"],
+            row["errors"],
+            _ms(row["p50_ms"]),
+            _ms(row["p99_ms"]),
+            row["tools"],
+            row["reason"],
+        )
+        for row in rows
+    ]
+    heads, *lines = table(_HEADS, cells, right=_RIGHT)
+    state_at = heads.index("STATE")
+    painted = []
+    for row, line in zip(rows, lines, strict=True):
+        state = str(row["state"])
+        rest = line[state_at + len(state) :]
+        painted.append(line[:state_at] + styled(state, *_STYLES.get(state, ())) + rest)
+    return [styled(heads, "dim"), *painted]
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"

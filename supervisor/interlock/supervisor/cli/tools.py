@@ -1,0 +1,40 @@
+"""`interlock tools`: the catalog, or the offer of an agent for a request."""
+
+from __future__ import annotations
+
+import click
+
+from interlock.supervisor.cli.output import document, one_line, table, write
+from interlock.supervisor.cli.session import client
+
+_SUMMARY = 80
+"""Characters of a summary in the list."""
+
+
+@click.command
+@click.option("--agent", default="", metavar="A", help="Whose offer; else the default agent's.")
+@click.option("--for", "text", default="", metavar="TEXT", help="The offer for this request.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def tools(agent: str, text: str, as_json: bool) -> None:
+    """List the catalog, or with --for what an agent would be offered for a request."""
+    with client() as bus:
+        found = bus.tools(text, agent)
+    if as_json:
+        document(found)
+        return
+    rows = found["capabilities"]
+    cells = [
+        (
+            row["name"],
+            row["tier"],
+            "yes" if row["connected"] else f"no: {row['reason']}",
+            one_line(row["summary"])[:_SUMMARY],
+        )
+        for row in rows
+    ]
+    if cells:
+        write("\n".join(table(("NAME", "TIER", "USABLE", "SUMMARY"), cells)))
+    else:
+        write("No tools; see `interlock status` for what is not ready.")
+    for row in found.get("withheld", []):
+        write(f"withheld: {row['count']} of {one_line(row['source'])}, {one_line(row['reason'])}")

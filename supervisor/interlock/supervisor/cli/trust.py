@@ -1,0 +1,128 @@
+"""`interlock trust`: lets the files of a workspace act, after showing what they would start."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from interlock.bus.errors import ConfigError, NotFoundError
+from interlock.supervisor.cli.exits import DONE, FAILED
+from interlock.supervisor.cli.output import clean, document, note, options, write
+from interlock.supervisor.config.read import parse
+from interlock.supervisor.config.text import BadFileError, read_bytes
+from interlock.supervisor.config.trust import digest, effects, read_trust, trust_key, write_trust
+from interlock.supervisor.config.workspace import find_workspace, workspace_files
+
+
+@click.command
+@click.argument("path", required=False, type=click.Path(path_type=Path))
+@click.option("--list", "listing", is_flag=True, help="Show what is trusted.")
+@click.option("--revoke", is_flag=True, help="Take the trust in PATH back.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def trust(path: Path | None, listing: bool, revoke: bool, yes: bool, as_json: bool) -> int:
+    """Let the files of the workspace at PATH, or one file, act as they are now."""
+    record = options().place.trust
+    if listing:
+        return _list(record, as_json)
+    if revoke:
+        return _revoke(record, path or Path.cwd(), as_json)
+    contents = _contents(_files(path))
+    if not as_json:
+        for file, data in contents.items():
+            write(clean(f"{file} would"))
+            for name, effect in effects(parse(file, data)[0].tables) or [("", "do nothing")]:
+                write(clean(f"  {name}: {effect}" if name else f"  {effect}"))
+    if not yes and not _agreed():
+        note("Nothing was changed; the files stay without effect.")
+        return FAILED
+    trusted = _known(record)
+    trusted |= {trust_key(file): digest(data) for file, data in contents.items()}
+    write_trust(record, trusted)
+    if as_json:
+        document({"trusted": [str(file) for file in contents]})
+    else:
+        write(clean(f"Trusted as they are now: {', '.join(map(str, contents))}."))
+    return DONE
+
+
+def _files(path: Path | None) -> list[Path]:
+    """Return the files that are meant: one that is named, or all of a workspace."""
+    if path is not None and not path.exists():
+        raise NotFoundError(f"{path} does not exist; name a file or the folder of a workspace.")
+    if path is not None and not path.is_dir():
+        return [path.absolute()]
+    folder = find_workspace(Path.cwd()) if path is None else path.absolute()
+    found = [each.path for each in workspace_files(folder) if os.path.lexists(each.path)]
+    if not found:
+        raise NotFoundError(f"{folder} has no interlock.toml and no .mcp.json to trust.")
+    return found
+
+
+def _contents(files: list[Path]) -> dict[Path, bytes]:
+    """Return the bytes of each file, all of which can be read and understood."""
+    contents: dict[Path, bytes] = {}
+    for file in files:
+        try:
+            data = read_bytes(file)
+            if data is None:
+                raise BadFileError("unreadable", "there is no such file")
+            parse(file, data)
+        except BadFileError as error:
+            place = f"{file}:{error.line}" if error.line else str(file)
+            raise ConfigError(
+                f"{place}: {error.message}; mend it first.", code=error.code
+            ) from None
+        contents[file] = data
+    return contents
+
+
+def _agreed() -> bool:
+    click.echo("Let them? [y/N] ", nl=False, err=True)
+    answer = click.get_text_stream("stdin").readline()
+    return answer.strip().lower() in ("y", "yes")
+
+
+def _known(record: Path) -> dict[str, str]:
+    """Return what is recorded; a damaged record counts as empty, as it does for the supervisor."""
+    try:
+        return read_trust(record)
+    except BadFileError:
+        return {}
+
+
+def _list(record: Path, as_json: bool) -> int:
+    trusted = _known(record)
+    rows = []
+    for name, recorded in trusted.items():
+        try:
+            data = read_bytes(Path(name))
+        except BadFileError:
+            data = None
+        state = "gone" if data is None else "trusted" if digest(data) == recorded else "changed"
+        rows.append({"file": name, "state": state})
+    if as_json:
+        document({"trusted": rows})
+    for row in [] if as_json else rows:
+        write(clean(f"{row['state']:8} {row['file']}"))
+    if not rows and not as_json:
+        write("No workspace file is trusted.")
+    return DONE
+
+
+def _revoke(record: Path, path: Path, as_json: bool) -> int:
+    trusted = _known(record)
+    key = trust_key(path.absolute())
+    gone = [
+        name for name in trusted if name == key or os.path.dirname(name) == os.path.realpath(path)
+    ]
+    if not gone:
+        raise NotFoundError(f"{path} is not trusted; `interlock trust --list` shows what is.")
+    write_trust(record, {name: value for name, value in trusted.items() if name not in gone})
+    if as_json:
+        document({"revoked": gone})
+    else:
+        write(clean(f"No longer trusted: {', '.join(gone)}."))
+    return DONE

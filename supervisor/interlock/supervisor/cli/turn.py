@@ -1,0 +1,165 @@
+"""`interlock turn` and `turn-watch`: a turn's stream, as it comes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any, Final
+
+import click
+import msgspec
+
+from interlock.bus.client import Client
+from interlock.bus.errors import ConnectionLostError
+from interlock.supervisor.cli.exits import DONE, FAILED, TIMED_OUT
+from interlock.supervisor.cli.output import clean, document, note, one_line, write
+from interlock.supervisor.cli.session import client
+
+_ENDS: Final = ("turn.completed", "turn.failed", "turn.cancelled")
+_ARGUMENTS: Final = 200
+"""Characters of a call's arguments that people are shown."""
+
+
+@click.command
+@click.argument("text")
+@click.option("--agent", default="", metavar="A", help="Which agent; else the default one.")
+@click.option("--session", default="", metavar="S", help="Conversation that the turn belongs to.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--detach", is_flag=True, help="Print the turn's id and leave it running.")
+@click.option("--deadline", type=click.FloatRange(0, min_open=True), metavar="SEC", help="Seconds.")
+@click.option("--unattended", is_flag=True, help="Nobody is there to approve anything.")
+@click.option("--id", "turn_id", metavar="ID", help="32 hex digits; the same id is the same turn.")
+def turn(
+    text: str,
+    agent: str,
+    session: str,
+    as_json: bool,
+    detach: bool,
+    deadline: float | None,
+    unattended: bool,
+    turn_id: str | None,
+) -> int:
+    """Send a turn to an agent and stream its answer. TEXT `-` reads standard input."""
+    if turn_id is not None and not _is_turn_id(turn_id):
+        raise click.UsageError(f"{turn_id} is no turn id; it has 32 hex digits.")
+    if text == "-":
+        text = _standard_input()
+    with client() as bus:
+        started = bus.start_turn(
+            text,
+            agent=agent,
+            session=session,
+            id=turn_id,
+            deadline=deadline,
+            unattended=unattended,
+        )
+        if detach:
+            if as_json:
+                document({"turn": started["turn"]})
+            else:
+                write(started["turn"])
+            return DONE
+        return follow(bus, started["turn"], 0, as_json=as_json, cancel=True)
+
+
+@click.command
+@click.argument("turn_id", metavar="ID")
+@click.option("--offset", type=click.IntRange(0), default=0, help="Line to begin with, from 0.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def turn_watch(turn_id: str, offset: int, as_json: bool) -> int:
+    """Watch a turn from its start or an offset to its end; Ctrl-C leaves it running."""
+    with client() as bus:
+        return follow(bus, turn_id, offset, as_json=as_json, cancel=False)
+
+
+def follow(bus: Client, turn_id: str, offset: int, *, as_json: bool, cancel: bool) -> int:
+    """Show a turn's stream to its end and return the exit code for that.
+
+    With `cancel` the first Ctrl-C cancels the turn and shows how it ends, the second one leaves.
+    """
+    show = _Show(as_json)
+    stream = bus.watch(turn_id, offset)
+    try:
+        return _drain(stream, show)
+    except KeyboardInterrupt:
+        if not cancel:
+            raise
+    note("Cancelling the turn; Ctrl-C again leaves at once.")
+    bus.turn_cancel(turn_id)
+    _drain(bus.watch(turn_id, max(offset, show.next_offset)), show)
+    return FAILED
+
+
+def _drain(stream: Iterator[dict[str, Any]], show: _Show) -> int:
+    for item in stream:
+        show.item(item)
+        if item["type"] in _ENDS:
+            return _exit_code(item)
+    raise ConnectionLostError("The turn's stream ended before the turn did; see `interlock turns`.")
+
+
+def _exit_code(end: dict[str, Any]) -> int:
+    if end["type"] == "turn.completed":
+        return DONE
+    return TIMED_OUT if end.get("code") == "deadline" else FAILED
+
+
+class _Show:
+    """Writes items: the answer's text to standard output, what happens to standard error."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.next_offset = 0
+        self._json = as_json
+        self._told = False
+        self._line_open = False
+        self._terminal = sys.stdout.isatty()
+
+    def item(self, item: dict[str, Any]) -> None:
+        """Write one item."""
+        self.next_offset = item.get("offset", self.next_offset) + 1
+        if self._json:
+            document(item)
+            return
+        match item["type"]:
+            case "text.delta":
+                text = item["text"]
+                write(clean(text) if self._terminal else text, end="")
+                self._told = self._told or bool(text)
+                self._line_open = not text.endswith("\n")
+            case "tool.call":
+                arguments = one_line(msgspec.json.encode(item["arguments"]).decode())
+                self._note(f"-> {item['capability']} {arguments[:_ARGUMENTS]}")
+            case "tool.result":
+                self._note(f"<- {item['outcome']} after {item['duration_ms']:.0f} ms")
+            case "approval.waiting":
+                self._note(f"waiting for approval {item['id']}")
+            case "turn.completed":
+                if not self._told and item["text"]:
+                    write(clean(item["text"]) if self._terminal else item["text"], end="")
+                    self._line_open = not item["text"].endswith("\n")
+                self._end_line()
+            case "turn.failed":
+                self._note(item["message"])
+            case "turn.cancelled":
+                self._note("The turn was cancelled.")
+
+    def _note(self, text: str) -> None:
+        self._end_line()
+        note(text)
+
+    def _end_line(self) -> None:
+        if self._line_open:
+            write("")
+            self._line_open = False
+
+
+def _is_turn_id(text: str) -> bool:
+    return len(text) == 32 and all(digit in "0123456789abcdef" for digit in text)
+
+
+def _standard_input() -> str:
+    data = sys.stdin.buffer.read()
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise click.UsageError("What stands on standard input is not UTF-8 text.") from None

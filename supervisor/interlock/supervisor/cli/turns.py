@@ -1,0 +1,86 @@
+"""`interlock turns`, `turn-show` and `turn-cancel`: the journal of turns."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from interlock.supervisor.cli.output import clean, document, one_line, span, table, write
+from interlock.supervisor.cli.session import client
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+_TEXT = 60
+"""Characters of a turn's text in the list."""
+
+
+@click.command
+@_JSON
+@click.option("-n", "--limit", type=click.IntRange(1), default=50, help="How many, newest first.")
+def turns(as_json: bool, limit: int) -> None:
+    """List the turns of the journal, newest first."""
+    with client() as bus:
+        found = bus.turns(limit)
+    if as_json:
+        document(found)
+        return
+    rows = found["turns"]
+    if not rows:
+        write("No turns yet; send one with `interlock turn TEXT`.")
+        return
+    cells = [
+        (
+            row["turn"],
+            row["state"] + (f" ({row['code']})" if row.get("code") else ""),
+            row["agent"],
+            _when(row.get("started")),
+            _took(row),
+            one_line(row["text"])[:_TEXT],
+        )
+        for row in rows
+    ]
+    write("\n".join(table(("TURN", "STATE", "AGENT", "STARTED", "TOOK", "TEXT"), cells)))
+
+
+@click.command
+@click.argument("turn_id", metavar="ID")
+@_JSON
+def turn_show(turn_id: str, as_json: bool) -> None:
+    """Show one turn with its calls."""
+    with client() as bus:
+        found = bus.turn_show(turn_id)
+    if as_json:
+        document(found)
+        return
+    code = f" ({found['code']})" if found.get("code") else ""
+    write(f"turn {clean(found['turn'])}: {found['state']}{code}, agent {clean(found['agent'])}")
+    write(f"started {_when(found.get('started'))}, took {_took(found)}")
+    write(clean(found["text"]))
+    for call in found.get("calls", []):
+        doubt = " (may have run)" if call.get("may_have_run") else ""
+        took = call.get("duration_ms")
+        after = f" after {took:.1f} ms" if isinstance(took, (int, float)) else ""
+        write(f"  {one_line(call['capability'])}: {call.get('outcome') or 'unknown'}{after}{doubt}")
+
+
+@click.command
+@click.argument("turn_id", metavar="ID")
+@_JSON
+def turn_cancel(turn_id: str, as_json: bool) -> None:
+    """Cancel a turn."""
+    with client() as bus:
+        found = bus.turn_cancel(turn_id)
+    if as_json:
+        document(found)
+    else:
+        write(f"turn {clean(found['turn'])} is {found['state']}")
+
+
+def _when(unix: float | None) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(unix)) if unix else "-"
+
+
+def _took(row: dict[str, Any]) -> str:
+    started, ended = row.get("started"), row.get("ended")
+    return span(ended - started) if started and ended else "-"

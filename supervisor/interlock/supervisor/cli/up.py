@@ -1,0 +1,191 @@
+"""`interlock up` and `interlock down`: the supervisor's beginning and end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from interlock.bus import procfs
+from interlock.bus.client import connect
+from interlock.bus.endpoints import Home, read_connection
+from interlock.bus.errors import (
+    ConnectionLostError,
+    InterlockError,
+    NoSupervisorError,
+    RequestTimeoutError,
+    SpawnError,
+)
+from interlock.supervisor.cli.exits import DONE
+from interlock.supervisor.cli.output import clean, document, note, options, write
+
+if TYPE_CHECKING:
+    from interlock.bus.events import Event
+
+START: Final = 30.0
+"""Seconds until the api of a detached supervisor has to answer."""
+STOP: Final = 40.0
+"""Seconds until a supervisor has to be gone; its own bound for everything is 20 s by default."""
+_LOOK: Final = 0.02
+
+
+@click.command
+@click.option("--detach", is_flag=True, help="Return when the api answers; it goes on running.")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A file that wins over all others and is trusted.",
+)
+@click.option("--json", "as_json", is_flag=True, help="With --detach: one JSON document.")
+def up(detach: bool, config: Path | None, as_json: bool) -> int:
+    """Start the supervisor and everything configured; Ctrl-C stops it in order."""
+    home = options().place
+    config = config.expanduser().absolute() if config is not None else None
+    if detach:
+        return _detach(home, config, as_json)
+    if as_json:
+        raise click.UsageError("--json needs --detach; `interlock attach --json` streams events.")
+    from interlock.supervisor.run import run_supervisor
+
+    def ready() -> None:
+        note(f"The supervisor (pid {os.getpid()}) runs on {home.path}; Ctrl-C stops it.")
+
+    return run_supervisor(
+        home.path, config=config, workspace=Path.cwd(), on_ready=ready, on_event=_tell
+    )
+
+
+def _tell(event: Event) -> None:
+    """Say in one line what happened to a worker, or what needs attention."""
+    text = event_text(event)
+    if text:
+        note(text)
+
+
+def event_text(event: Event) -> str:
+    """Return the line that `up` prints for an event, empty for what it leaves out."""
+    from interlock.bus import events
+
+    match event:
+        case events.WorkerStarting():
+            return f"{event.name} starts"
+        case events.WorkerReady():
+            return f"{event.name} is READY" + (f", {event.tools} tools" if event.tools else "")
+        case events.WorkerDegraded():
+            return f"{event.name} is DEGRADED: {event.reason}"
+        case events.WorkerBackoff():
+            return f"{event.name} ended: {event.reason}; again in {event.delay:.1f} s"
+        case events.WorkerFailedEvent():
+            return f"{event.name} FAILED: {event.reason}"
+        case events.WorkerStopped():
+            return f"{event.name} is stopped"
+        case events.ConfigReloaded():
+            return f"configuration read again, {event.problems} problems"
+        case events.AttentionChanged() if not event.clear and not event.name.startswith("mcp:"):
+            return f"needs attention: {event.message}"
+        case _:
+            return ""
+
+
+def _detach(home: Home, config: Path | None, as_json: bool) -> int:
+    home.prepare()
+    command = [sys.executable, "-P", "-m", "interlock.supervisor.run", "--home", str(home.path)]
+    command += ["--workspace", str(Path.cwd())]
+    if config is not None:
+        command += ["--config", str(config)]
+    said = home.logs / "up.log"
+    with open(said, "wb") as output:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=home.path,
+            start_new_session=True,
+        )
+    try:
+        status = _answer(home, child)
+    except BaseException:
+        if child.poll() is None:
+            child.send_signal(signal.SIGTERM)
+        raise
+    if status is None:
+        raise SpawnError(_last_words(said, child), code="start_failed")
+    child.returncode = 0  # It is no longer ours to wait for.
+    workers, attention = status["workers"], status["needs_attention"]
+    if as_json:
+        document({"pid": child.pid, "home": str(home.path), "epoch": status["supervisor"]["epoch"]})
+        return DONE
+    write(clean(f"The supervisor (pid {child.pid}) runs on {home.path}, {len(workers)} workers."))
+    if attention:
+        write(f"{len(attention)} things need attention; see `interlock status`.")
+    return DONE
+
+
+def _answer(home: Home, child: subprocess.Popen[bytes]) -> dict[str, list[object]] | None:
+    """Return the first status document of the supervisor, None if it ended before."""
+    until = time.monotonic() + START
+    while time.monotonic() < until:
+        if child.poll() is not None:
+            return None
+        try:
+            if read_connection(home).pid == child.pid:
+                with connect(home.path) as bus:
+                    return bus.status()
+        except (NoSupervisorError, ConnectionLostError, RequestTimeoutError):
+            pass  # Not yet; what is wrong shows when it ends or when time is up.
+        time.sleep(_LOOK)
+    raise SpawnError(
+        f"The supervisor did not answer within {START:.0f} s and was stopped; "
+        f"see {home.logs / 'supervisor.log'}.",
+        code="start_failed",
+    )
+
+
+def _last_words(said: Path, child: subprocess.Popen[bytes]) -> str:
+    """Return why a supervisor ended: the last line that it wrote."""
+    lines = said.read_bytes().decode(errors="replace").split("\n")
+    for line in reversed(lines):
+        if line.strip():
+            return line.strip()
+    return f"The supervisor ended at once with code {child.returncode}; see {said}."
+
+
+@click.command
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def down(as_json: bool) -> int:
+    """Stop everything in order and wait until nothing is left."""
+    home = options().place
+    info = read_connection(home)
+    began = procfs.start_time(info.pid)
+    with connect(home.path) as bus:
+        try:
+            bus.shutdown()
+        except ConnectionLostError:
+            pass  # It ended before its answer was sent; the wait below tells.
+        except RequestTimeoutError:
+            raise RequestTimeoutError(
+                f"The supervisor (pid {info.pid}) does not answer; if it stays so, "
+                f"`kill -9 {info.pid}`: nothing of it will be left."
+            ) from None
+    until = time.monotonic() + STOP
+    while began is not None and procfs.alive(info.pid, began):
+        if time.monotonic() > until:
+            raise InterlockError(
+                f"The supervisor (pid {info.pid}) is still stopping after {STOP:.0f} s; "
+                f"see {home.logs / 'supervisor.log'}.",
+                code="timeout",
+            )
+        time.sleep(_LOOK)
+    if as_json:
+        document({"stopped": True, "pid": info.pid})
+    else:
+        write("Stopped; nothing is left running.")
+    return DONE

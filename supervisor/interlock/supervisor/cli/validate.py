@@ -1,0 +1,58 @@
+"""`interlock validate`: configuration, checked without starting anything."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+import msgspec
+
+from interlock.bus.errors import ConfigError
+from interlock.supervisor.cli.exits import DONE, FAILED
+from interlock.supervisor.cli.output import clean, document, options, write
+from interlock.supervisor.config import Problem, load
+from interlock.supervisor.config.read import check_file
+from interlock.supervisor.config.workspace import LOCAL_FILE
+
+
+@click.command
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def validate(file: Path | None, as_json: bool) -> int:
+    """Check FILE, or without it every file that counts here; 1 if there are errors."""
+    try:
+        problems = _problems(file)
+    except ConfigError as error:
+        if as_json:
+            document({"ok": False, "problems": [{"code": error.code, "message": error.message}]})
+            return FAILED
+        raise
+    errors = sum(problem.severity == "error" for problem in problems)
+    if as_json:
+        document({"ok": not errors, "problems": [msgspec.to_builtins(each) for each in problems]})
+        return FAILED if errors else DONE
+    for problem in problems:
+        write(clean(f"{problem.severity}: {problem}"))
+        if problem.fix:
+            write(clean(f"    do: {problem.fix}"))
+    what = str(file) if file is not None else "The configuration"
+    if errors:
+        write(clean(f"{what} has {errors} error{'s' * (errors != 1)}."))
+        return FAILED
+    write(clean(f"{what} is in order."))
+    return DONE
+
+
+def _problems(file: Path | None) -> tuple[Problem, ...]:
+    here = Path.cwd()
+    if file is None:
+        found = load(options().home, here, None, os.environ)
+        untrusted = tuple(each for each in found.problems if each.code == "untrusted")
+        return load(options().home, here, None, os.environ, trust_all=True).problems + untrusted
+    if file.name == LOCAL_FILE:
+        # It adjusts entries of other files, so alone it would look wrong.
+        found = load(options().home, file.absolute().parent, None, os.environ, trust_all=True)
+        if file.absolute() in found.files and file.exists():
+            return tuple(each for each in found.problems if each.file == str(file.absolute()))
+    return check_file(file)

@@ -1,0 +1,93 @@
+"""`interlock start`, `stop` and `restart`: workers by hand; says how it went."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, Literal
+
+import click
+
+from interlock.bus.client import connect
+from interlock.bus.errors import InterlockError
+from interlock.supervisor.cli.exits import DONE, FAILED, code_of
+from interlock.supervisor.cli.output import document, note, one_line, options, write
+
+Action = Literal["start", "stop", "restart"]
+
+_PATIENCE: Final = 3600.0
+"""Seconds; the supervisor answers when the outcome is known, and bounds that by its own times."""
+_AT_ONCE: Final = 16
+
+_NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...")
+_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+
+
+@click.command
+@_NAMES
+@_JSON
+def start(names: tuple[str, ...], as_json: bool) -> int:
+    """Start workers and wait until they are READY or have failed."""
+    return _control("start", names, as_json)
+
+
+@click.command
+@_NAMES
+@_JSON
+def stop(names: tuple[str, ...], as_json: bool) -> int:
+    """Stop workers in order; they stay stopped until they are started by hand."""
+    return _control("stop", names, as_json)
+
+
+@click.command
+@_NAMES
+@_JSON
+def restart(names: tuple[str, ...], as_json: bool) -> int:
+    """Stop workers in order, start them again and wait for the outcome."""
+    return _control("restart", names, as_json)
+
+
+def _control(action: Action, names: tuple[str, ...], as_json: bool) -> int:
+    home = options().home
+    unique = list(dict.fromkeys(names))
+
+    def one(name: str) -> dict[str, Any] | InterlockError:
+        try:
+            with connect(home) as bus:
+                return bus.control(action, name, _PATIENCE)
+        except InterlockError as error:
+            return error
+
+    if len(unique) == 1:
+        answers = [one(unique[0])]
+    else:
+        with ThreadPoolExecutor(min(len(unique), _AT_ONCE)) as threads:
+            answers = list(threads.map(one, unique))
+    rows = [answer for answer in answers if isinstance(answer, dict)]
+    if as_json:
+        errors = [
+            {"name": name, "code": answer.code, "message": answer.message}
+            for name, answer in zip(unique, answers, strict=True)
+            if isinstance(answer, InterlockError)
+        ]
+        document({"workers": rows, "errors": errors})
+    return max(_tell(action, answer, as_json) for answer in answers)
+
+
+def _tell(action: Action, answer: dict[str, Any] | InterlockError, as_json: bool) -> int:
+    """Say how one worker came out of it and return the exit code for that."""
+    if isinstance(answer, InterlockError):
+        note(answer.message)
+        return code_of(answer)
+    state, reason = answer["state"], one_line(answer.get("reason") or "")
+    good = action == "stop" or state == "READY"
+    if not as_json or not good:
+        text = f"{answer['name']} is {state}"
+        if state == "READY":
+            text += f" (pid {answer['pid']}, generation {answer['generation']})"
+        elif reason:
+            text += f": {reason}"
+        if good:
+            write(text)
+        else:
+            note(f"{text}. See `interlock logs {answer['name']}`.")
+    return DONE if good else FAILED
