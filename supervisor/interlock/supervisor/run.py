@@ -11,6 +11,7 @@ from pathlib import Path
 
 from interlock.bus.endpoints import Home, HomeLock, default_home
 from interlock.bus.errors import InterlockError
+from interlock.bus.events import Event
 from interlock.supervisor.config.model import Loaded
 from interlock.supervisor.config.read import load
 from interlock.supervisor.reload import Loader
@@ -24,11 +25,12 @@ def run_supervisor(
     config: Path | None = None,
     workspace: Path | None = None,
     on_ready: Callable[[], None] = lambda: None,
+    on_event: Callable[[Event], None] = lambda event: None,
 ) -> int:
     """Run a supervisor on that home until it is told to stop; returns the exit code of `up`.
 
-    `on_ready` is called once the api answers. Prints one sentence on standard error when it cannot
-    start.
+    `on_ready` is called once the api answers, `on_event` with every event. Prints one sentence on
+    standard error when it cannot start.
     """
     home = Home(Path(os.path.abspath(path)))
     try:
@@ -39,7 +41,7 @@ def run_supervisor(
             sweep_recorded(home.processes)
             home.clear_run()
             _set_title(home)
-            asyncio.run(_run(home, loader, loaded, on_ready))
+            asyncio.run(_run(home, loader, loaded, on_ready, on_event))
     except InterlockError as error:
         sys.stderr.write(f"{error.message}\n")
         return 1
@@ -52,8 +54,16 @@ def run_supervisor(
     return 0
 
 
-async def _run(home: Home, loader: Loader, loaded: Loaded, on_ready: Callable[[], None]) -> None:
-    await Supervisor(home, loader, loaded).run(on_ready)
+async def _run(
+    home: Home,
+    loader: Loader,
+    loaded: Loaded,
+    on_ready: Callable[[], None],
+    on_event: Callable[[Event], None],
+) -> None:
+    supervisor = Supervisor(home, loader, loaded)
+    supervisor.sequencer.listen(on_event)
+    await supervisor.run(on_ready)
 
 
 def _loader(home: Home, config: Path | None, workspace: Path | None) -> Loader:

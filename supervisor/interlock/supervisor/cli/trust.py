@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import click
@@ -81,7 +82,7 @@ def _contents(files: list[Path]) -> dict[Path, bytes]:
 
 def _agreed() -> bool:
     click.echo("Let them? [y/N] ", nl=False, err=True)
-    answer = click.get_text_stream("stdin").readline()
+    answer = sys.stdin.readline()
     return answer.strip().lower() in ("y", "yes")
 
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -129,7 +129,7 @@ def _detach(home: Home, config: Path | None, as_json: bool) -> int:
     return DONE
 
 
-def _answer(home: Home, child: subprocess.Popen[bytes]) -> dict[str, list[object]] | None:
+def _answer(home: Home, child: subprocess.Popen[bytes]) -> dict[str, Any] | None:
     """Return the first status document of the supervisor, None if it ended before."""
     until = time.monotonic() + START
     while time.monotonic() < until:
@@ -150,12 +150,11 @@ def _answer(home: Home, child: subprocess.Popen[bytes]) -> dict[str, list[object
 
 
 def _last_words(said: Path, child: subprocess.Popen[bytes]) -> str:
-    """Return why a supervisor ended: the last line that it wrote."""
-    lines = said.read_bytes().decode(errors="replace").split("\n")
-    for line in reversed(lines):
-        if line.strip():
-            return line.strip()
-    return f"The supervisor ended at once with code {child.returncode}; see {said}."
+    """Return why a supervisor ended: its last line, unless it had no words for it."""
+    text = said.read_bytes().decode(errors="replace").strip()
+    if not text or "Traceback" in text:
+        return f"The supervisor ended at once, code {child.returncode}; see {said}."
+    return text.splitlines()[-1]
 
 
 @click.command

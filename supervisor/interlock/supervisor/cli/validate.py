@@ -22,7 +22,7 @@ from interlock.supervisor.config.workspace import LOCAL_FILE
 def validate(file: Path | None, as_json: bool) -> int:
     """Check FILE, or without it every file that counts here; 1 if there are errors."""
     try:
-        problems = _problems(file)
+        problems = sorted(_problems(file), key=lambda each: (each.file, each.line, each.column))
     except ConfigError as error:
         if as_json:
             document({"ok": False, "problems": [{"code": error.code, "message": error.message}]})
