@@ -28,6 +28,8 @@ _STYLES = {
     "STOPPED": ("dim",),
 }
 _EVERY = 1.0
+_REASON = 60
+"""Characters of a reason in the table; the whole stands below it."""
 _HEADS = (
     "NAME", "STATE", "PID", "GEN", "RESTARTS", "FOR", "MEMORY", "CPU", "CALLS", "ERRORS", "P50",
     "P99", "TOOLS", "REASON",
@@ -89,13 +91,26 @@ def lines_of(status: dict[str, Any], *, single: bool = False) -> list[str]:
                 f"  child {child['pid']}  {one_line(child.get('command', ''))}"
                 for child in row.get("children", [])
             ]
-    attention = status["needs_attention"]
-    if attention:
-        lines += ["", styled("needs attention", "bold")]
-        for row in attention:
-            lines.append(f"  {clean(row['name'])}: {one_line(row['message'])}")
-            if row.get("fix"):
-                lines.append(f"      do: {one_line(row['fix'])}")
+    return lines + _attention(status["needs_attention"])
+
+
+def _attention(rows: list[dict[str, Any]]) -> list[str]:
+    """Return what needs attention; the many entries of an untrusted file share their lines."""
+    if not rows:
+        return []
+    lines = ["", styled("needs attention", "bold")]
+    untrusted: dict[str, list[str]] = {}
+    for row in rows:
+        if row["code"] == "untrusted" and row.get("fix"):
+            untrusted.setdefault(row["fix"], []).append(row["name"])
+            continue
+        lines.append(f"  {clean(row['name'])}: {one_line(row['message'])}")
+        if row.get("fix"):
+            lines.append(f"      do: {one_line(row['fix'])}")
+    for fix, names in untrusted.items():
+        about = clean(", ".join(dict.fromkeys(names)))
+        lines.append(f"  {about}: set in a file that is not trusted as it is now")
+        lines.append(f"      do: {one_line(fix)}")
     return lines
 
 
@@ -126,7 +141,7 @@ def _worker_table(rows: list[dict[str, Any]], now: float) -> list[str]:
             _ms(row["p50_ms"]),
             _ms(row["p99_ms"]),
             row["tools"],
-            row["reason"],
+            one_line(row["reason"])[:_REASON],
         )
         for row in rows
     ]
