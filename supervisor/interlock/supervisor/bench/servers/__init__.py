@@ -1,0 +1,1 @@
+"""Small servers to measure against; executed, never imported."""

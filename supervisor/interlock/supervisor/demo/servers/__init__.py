@@ -1,0 +1,1 @@
+"""Small servers that behave badly; executed, never imported."""
