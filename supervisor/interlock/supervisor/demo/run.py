@@ -29,6 +29,8 @@ READY: Final = 30.0
 """Seconds that the two real servers have to become READY."""
 ROUNDS: Final = 5
 """Turns whose median is told, with the bad servers and without."""
+WARM: Final = 2
+"""Turns before them that are not counted."""
 _REPO: Final = json.dumps({"repo_path": "."})
 _UTC: Final = json.dumps({"timezone": "UTC"})
 FIRST: Final = (
@@ -68,7 +70,8 @@ def _show(screen: Screen, interlock: ScratchInterlock, bus: Client, text: str) -
     screen.head("a turn with real tools")
     first = screen.turn(bus.turn(text, agent="main"))
     screen.head("a second turn; the git server is killed in the middle of it")
-    second = screen.turn(bus.turn(SECOND, agent="main"), _Killer(screen, bus).on_item)
+    killer = _Killer(screen, bus)
+    second = screen.turn(bus.turn(SECOND, agent="main"), killer.on_item, brief=True)
     screen.head("the process table")
     screen.table(bus.status()["workers"])
     wait_ready(bus, {"mcp:git"}, READY)
@@ -91,7 +94,8 @@ class _Killer:
     def __init__(self, screen: Screen, bus: Client) -> None:
         self._screen = screen
         (row,) = bus.status("mcp:git")["workers"]
-        self._targets = [child for child in procfs.descendants(row["pid"]) if row["pid"]]
+        own = procfs.children(row["pid"])
+        self._targets = [child for child in procfs.descendants(row["pid"]) if child.pid in own]
         self._calls = 0
 
     def on_item(self, item: Mapping[str, Any]) -> None:
@@ -108,14 +112,14 @@ class _Killer:
 
 def _median_turn(bus: Client) -> float:
     """Return the median duration of a measured turn in milliseconds."""
-    durations = []
-    for _ in range(ROUNDS):
+    durations: list[float] = []
+    for _ in range(WARM + ROUNDS):
         started = time.perf_counter()
         *_, last = bus.turn(MEASURED, agent="main")
         durations.append((time.perf_counter() - started) * 1000)
         if last["type"] != "turn.completed":
             raise InterlockError(f"A measured turn ended with {last['type']}.")
-    return statistics.median(durations)
+    return statistics.median(durations[WARM:])
 
 
 def _configuration(repository: Path) -> str:

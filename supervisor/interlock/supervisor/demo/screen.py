@@ -29,14 +29,17 @@ class Screen:
         self,
         stream: Iterable[Mapping[str, Any]],
         on_item: Callable[[Mapping[str, Any]], None] | None = None,
+        brief: bool = False,
     ) -> Mapping[str, Any]:
         """Show a turn's items as they come and return the last one.
 
-        `on_item` is called with each item after it was shown.
+        `on_item` is called with each item after it was shown. With `brief` only the first line of
+        each piece of text is shown.
         """
         last: Mapping[str, Any] = {}
         for item in stream:
-            for line in item_lines(item):
+            lines = item_lines(item)
+            for line in lines[:1] if brief else lines:
                 self.say(line)
             if on_item is not None:
                 on_item(item)

@@ -233,9 +233,9 @@ async def _ask(edge: DataEdge, ticket: str, row: OfferRow, arguments: bytes) -> 
     """Make one call over a connection. Cancelling this tells the server."""
     answer = await edge.call(row.local, arguments, row.timeout, row.timeout_max, ticket=ticket)
     if answer.body is None:
-        message = answer.message or f"{row.name} ended as {answer.outcome}."
-        if answer.may_have_run:
-            message += " It may have run."
+        message = answer.message or f"the call ended as {answer.outcome}"
+        if answer.may_have_run and "may have run" not in message:
+            message = f"{message.rstrip('.')}. It may have run."
         return _failure(answer.outcome, message, answer.duration_ms)
     return drive.Outcome(answer.outcome, answer.body, answer.message, answer.duration_ms)
 
