@@ -45,6 +45,9 @@ FAST: Mapping[str, float] = {
 }
 """Times for tests that do not want to wait."""
 
+ROGUE = Path(__file__).parent / "rogue" / "server.py"
+DIRECT_AGENT = '[agents.main]\nmodel = "direct"\n'
+
 Document = dict[str, Any]
 
 
@@ -285,3 +288,8 @@ def server_toml(name: str, *command: str, **settings: Any) -> str:
     for key, value in {"command": command[0], "args": list(command[1:]), **settings}.items():
         lines.append(f"{key} = {msgspec.json.encode(value).decode()}")
     return "\n".join(lines) + "\n"
+
+
+def rogue_toml(name: str, *modes: str, **settings: Any) -> str:
+    """An `[mcp_servers.NAME]` table for the server of tests/rogue, in these modes."""
+    return server_toml(name, sys.executable, str(ROGUE), *modes, **settings)

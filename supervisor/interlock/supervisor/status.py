@@ -75,4 +75,6 @@ class Status:
         return self._row(member, loads.get(member.worker.name))
 
     def _row(self, member: Member, load: Load | None) -> dict[str, Any]:
-        return member.row(load or Load(), time.monotonic(), time.time())
+        if load is None or not member.worker.pid:  # a measurement may be older than the end
+            load = Load()
+        return member.row(load, time.monotonic(), time.time())
