@@ -118,6 +118,11 @@ class Admission:
                 if ticket.claims.id in revoke.ids or self._revoked_before(ticket.claims):
                     ticket.revoked = True
 
+    @property
+    def remembers(self) -> bool:
+        """Whether there is something that `forget` will drop in time."""
+        return bool(self._used or self._revoked_ids or self._revoked_turns or self._revoked_callers)
+
     def forget(self, now: float) -> None:
         """Drop what can matter to no valid ticket any more."""
         self._used = {k: until for k, until in self._used.items() if until > now}

@@ -148,6 +148,8 @@ class DataEdge:
         Calls under it may follow at once. Raises `TicketError` if the text is no ticket.
         """
         ticket_id = peek(ticket).id
+        if self._ended:
+            return ticket_id
         frames = [encode(Open(ticket=ticket))]
         if not self._waiting and self._socket.send(frames):
             self._connected = True
@@ -263,6 +265,7 @@ class DataEdge:
         self._socket.want_writable = False
 
     def _abandon(self, call: _Outstanding) -> None:
+        call.future.on_cancel = None
         if self._calls.pop(call.id, None) is not None and call.sent:
             self._socket.send([encode(Cancel(id=call.id))])
 

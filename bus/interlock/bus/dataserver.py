@@ -198,7 +198,7 @@ class DataServer:
         self._socket = FdSocket(sock, self._received)
         self._outbox = Outbox(self._socket.send, self._lost)
         self._loop = loop
-        self._sweeper: asyncio.TimerHandle = loop.call_later(SWEEP, self._sweep)
+        self._sweeper: asyncio.TimerHandle | None = None
 
     @property
     def in_flight(self) -> int:
@@ -214,10 +214,13 @@ class DataServer:
         """Void tickets, opened or not; calls that already run go on."""
         holders = [connection.holder for connection in self._connections.values()]
         self._admission.revoke(revoke, holders, self.time(), self._clock())
+        self._sweep_later()
 
     def close(self) -> None:
         """Unbind and drop everything; twice is harmless."""
-        self._sweeper.cancel()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
         self._outbox.close()
         self._socket.close()
 
@@ -283,6 +286,7 @@ class DataServer:
                 raise OverloadedError(f"{self._worker} has too many callers; try again later.")
         connection = _Connection(identity, encoding, Holder(caller))
         self._connections[identity] = connection
+        self._sweep_later()
         return connection
 
     def _call(self, identity: bytes, encoding: Encoding, call: Call, body: bytes | None) -> None:
@@ -340,13 +344,20 @@ class DataServer:
     def _lost(self, stream: ResultStream) -> None:
         self.dropped += 1
 
+    def _sweep_later(self) -> None:
+        # An idle server, without callers and memories, is not woken up.
+        if self._sweeper is None and not self._socket.closed:
+            self._sweeper = self._loop.call_later(SWEEP, self._sweep)
+
     def _sweep(self) -> None:
-        self._sweeper = self._loop.call_later(SWEEP, self._sweep)
+        self._sweeper = None
         now = self.time()
         self._outbox.drop_stalled(now)
         self._admission.forget(now)
         # Expired tickets stay known for a while, so that their use is called what it is.
         self._forget_connections(now - MEMORY)
+        if self._connections or self._admission.remembers:
+            self._sweep_later()
 
     def _forget_connections(self, before: float) -> None:
         receiving = self._outbox.identities
