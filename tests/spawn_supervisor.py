@@ -13,6 +13,8 @@ from pathlib import Path
 
 from spawning import running
 
+from interlock.bus import procfs
+
 
 def say(line: str) -> None:
     sys.stdout.write(line + "\n")
@@ -29,6 +31,9 @@ async def main(folder: Path, count: int) -> None:
             }
             bench.spawn(name, order, image="mcp" if number % 4 else "base")
         facts = [await bench.facts_of(name) for name in names]
+        for name, one in zip(names, facts, strict=True):
+            children = procfs.descendants(one["pid"])
+            bench.launcher.record_children(name, 1, children)
         bench.records.flush()
         spawner = bench.launcher.pid
         images = {spawner, *(one["parent"] for one in facts)}

@@ -27,7 +27,7 @@ Event = tuple[Any, ...]
 class Bench:
     """One launcher, the events it gave so far, and the facts that its workers report."""
 
-    def __init__(self, folder: Path, mode: str = "fork", warm: str = WARM) -> None:
+    def __init__(self, folder: Path, mode: str = "fork", warm: str = WARM, **more: Any) -> None:
         self.folder = folder
         self.events: list[Event] = []
         self.facts: dict[int, dict[str, Any]] = {}
@@ -44,6 +44,7 @@ class Bench:
             records=self.records,
             log=folder / "spawner.log",
             warm=warm,
+            **more,
         )
 
     def request(

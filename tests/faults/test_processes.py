@@ -88,26 +88,16 @@ def test_mcp_image_killed(supervised: Supervised) -> None:
 
 def test_supervisor_and_spawner_killed(supervised: Supervised, tmp_path: Path) -> None:
     """What both leave over dies at the next start: grandchildren whose workers were recorded."""
-    orphan_list = supervised.pids["grandchildren"]
-    rows = [
-        Recorded(
-            pid=pid,
-            start=procfs.start_time(pid) or 0,
-            boot_id=procfs.boot_id(),
-            name="mcp:x#1 child",
-        )
-        for pid in orphan_list
-    ]
     recorded = msgspec.json.decode((tmp_path / "processes.json").read_bytes(), type=list[Recorded])
-    pids = {row.pid for row in recorded}
-    assert pids >= {supervised.pids["spawner"], *supervised.pids["workers"]}
-    path = tmp_path / "next.json"
-    path.write_bytes(msgspec.json.encode([*recorded, *rows]))
+    started = {supervised.pids["spawner"], *supervised.pids["workers"]}
+    assert {row.pid for row in recorded} == started | set(supervised.pids["grandchildren"])
+    path = tmp_path / "processes.json"
     os.kill(supervised.process.pid, signal.SIGSTOP)
     os.kill(supervised.pids["spawner"], signal.SIGKILL)
     os.kill(supervised.process.pid, signal.SIGKILL)
     supervised.process.wait()
-    sweep_recorded(path)
+    names = sweep_recorded(path)
+    assert {name for name in names if name.endswith("child")}
     assert not path.exists()
     assert supervised.watched.left(LEFT_AFTER) == []
 
@@ -222,6 +212,23 @@ def test_spawner_killed_before_the_answer(tmp_path: Path) -> None:
             assert failed[3] == "spawner_died"
             bench.spawn("mcp:a", generation=2)
             await bench.facts_of("mcp:a")
+
+    run_async(test)
+
+
+def test_a_spawner_that_hangs_is_replaced(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with running(tmp_path, patience=0.5) as bench:
+            pid = bench.launcher.pid
+            assert pid is not None
+            watched = Watched([pid])
+            os.kill(pid, signal.SIGSTOP)
+            bench.spawn("mcp:a")
+            assert await bench.until("lost") == ("lost", "spawner did not answer")
+            await bench.until("failed", "mcp:a")
+            assert watched.left(1.0) == []
+            bench.spawn("mcp:b")
+            await bench.facts_of("mcp:b")
 
     run_async(test)
 

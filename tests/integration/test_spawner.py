@@ -151,6 +151,38 @@ def test_fifty_workers_in_one_burst(tmp_path: Path) -> None:
     run_async(test)
 
 
+def descriptors(pid: int | None) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+@pytest.mark.parametrize("mode", ["fork", "exec"])
+def test_workers_that_ended_leave_no_descriptor_and_no_zombie(tmp_path: Path, mode: str) -> None:
+    async def test() -> None:
+        async with running(tmp_path, mode) as bench:
+            bench.spawn("core:0", {"exit": 0, "report": ""})
+            await bench.until("exited", "core:0")
+            # Orders are taken in turn: after this answer the first worker is reaped.
+            bench.spawn("core:first", open_files=1 << 40)
+            await bench.until("failed", "core:first")
+            spawner = bench.launcher.pid
+            assert spawner is not None
+            before = descriptors(os.getpid()), descriptors(spawner), procfs.children(spawner)
+            for number in range(1, 11):
+                bench.spawn(f"core:{number}", {"exit": 0, "report": ""})
+                bench.spawn(f"core:fails{number}", open_files=1 << 40)
+            await bench.until_count(11, "exited")
+            await bench.until_count(11, "failed")
+            bench.spawn("core:last", open_files=1 << 40)
+            await bench.until("failed", "core:last")
+            assert before == (
+                descriptors(os.getpid()),
+                descriptors(spawner),
+                procfs.children(spawner),
+            )
+
+    run_async(test)
+
+
 def test_a_signal_before_the_start_is_kept(tmp_path: Path) -> None:
     async def test() -> None:
         async with running(tmp_path) as bench:

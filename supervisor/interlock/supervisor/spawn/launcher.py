@@ -41,6 +41,8 @@ WORKER_ENTRY: Final = "interlock.workers.host:main"
 WARM_ENTRY: Final = "interlock.workers.mcp.warm:warm"
 _READY: Final = 20.0
 """Seconds that a new spawner may take until it takes orders."""
+_ANSWER: Final = 40.0
+"""Seconds without an answer to an order until the spawner counts as hung; warming included."""
 _CLOSE: Final = 5.0
 """Seconds that a spawner may take to end its workers and itself."""
 _AGAIN_FIRST: Final = 0.25
@@ -70,7 +72,14 @@ class _Worker:
         self.pid = 0
         self.handle: int | None = None
         self.died = False
+        self.deadline: asyncio.TimerHandle | None = None
+        """Runs from the order to its answer."""
         self.signals: list[int] = []
+
+    def answered(self) -> None:
+        """Stop the clock of the order."""
+        if self.deadline is not None:
+            self.deadline.cancel()
 
 
 def _ignore(*_: object) -> None:
@@ -85,7 +94,7 @@ class Launcher:
     `on_exited(name, generation, exit_code, signal)`; both None: unknown, its spawner died.
     `on_spawner_lost(reason)` comes after everything was swept and before these; the spawner
     then starts again by itself. `on_notice(code, message)` tells of trouble that stops nothing.
-    Callbacks must not raise.
+    Callbacks must not raise. A spawner that answers no order for `patience` seconds is replaced.
 
     The process becomes a subreaper. After the death of a spawner every child is killed that was
     not there when `start` was called, so a supervisor must start nothing else.
@@ -104,6 +113,7 @@ class Launcher:
         records: sweep.Records | None = None,
         log: Path | None = None,
         warm: str = WARM_ENTRY,
+        patience: float = _ANSWER,
     ) -> None:
         self._mode = mode
         self._on_spawned = on_spawned
@@ -115,6 +125,7 @@ class Launcher:
         self._records = records
         self._log = log
         self._warm = warm
+        self._patience = patience
         self._workers: dict[tuple[str, int], _Worker] = {}
         self._queued: list[SpawnRequest] = []
         self._links: dict[str, Link] = {}
@@ -256,6 +267,8 @@ class Launcher:
         link = self._links.get(boot.image) or self._links.get("base")
         if link is None:
             return  # The spawner was lost this moment; its keeper reports the worker as failed.
+        worker = self._workers[boot.name, boot.generation]
+        worker.deadline = asyncio.get_running_loop().call_later(self._patience, self._give_up)
         try:
             link.send(_record(request))
         except TooLargeError as error:
@@ -284,6 +297,7 @@ class Launcher:
 
     def _run(self, record: Spawned, handle: int | None) -> None:
         worker = self._workers.setdefault((record.name, record.generation), _Worker())
+        worker.answered()
         worker.pid, worker.handle = record.pid, handle
         if self._records is not None:
             child = Child(pid=record.pid, start=record.start)
@@ -304,7 +318,9 @@ class Launcher:
         self._on_died(name, generation)
 
     def _fail(self, name: str, generation: int, code: str, message: str) -> None:
-        if self._workers.pop((name, generation), None) is not None:
+        worker = self._workers.pop((name, generation), None)
+        if worker is not None:
+            worker.answered()
             self._on_failed(name, generation, code, message)
 
     def _bury(self, name: str, generation: int, code: int | None, number: int | None) -> None:
@@ -313,7 +329,8 @@ class Launcher:
             return
         if not worker.died:
             self._die(name, generation)
-        self._workers.pop((name, generation), None)
+        del self._workers[name, generation]
+        worker.answered()
         if self._records is not None:
             self._records.drop(f"{name}#{generation}")
             self._records.drop(f"{name}#{generation} child")
@@ -328,6 +345,9 @@ class Launcher:
                 self._bury(*key, None, None)
             else:
                 self._fail(*key, "spawner_died", "The spawner died before it started the worker.")
+
+    def _give_up(self) -> None:
+        self._lose("spawner did not answer")
 
     def _lose(self, reason: str) -> None:
         if not self._links:
