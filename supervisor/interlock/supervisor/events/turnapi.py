@@ -14,7 +14,13 @@ from typing import Any, Final
 import msgspec
 
 from interlock.bus.codec import decode_as
-from interlock.bus.errors import InterlockError, JournalError, NotFoundError, UsageError
+from interlock.bus.errors import (
+    InterlockError,
+    JournalError,
+    NotFoundError,
+    RequestTimeoutError,
+    UsageError,
+)
 from interlock.bus.messages import (
     Resolve,
     ToolsGet,
@@ -61,8 +67,11 @@ class TurnApi:
             self._turns.begin(self._new(message, body))
         waiting = self._turns.accepted(turn)
         if waiting is not None:
-            async with asyncio.timeout(ACCEPT):
-                await asyncio.shield(waiting)
+            try:
+                async with asyncio.timeout(ACCEPT):
+                    await asyncio.shield(waiting)
+            except TimeoutError as error:
+                raise RequestTimeoutError("The turn was not accepted in time.") from error
         return self._state(await self._row(turn))
 
     def _new(self, message: TurnStart, body: bytes | None) -> NewTurn:
@@ -115,6 +124,8 @@ class TurnApi:
             except InterlockError:
                 self._turns.logs.unwatch(identity, message.id)
                 raise
+            if not self._turns.logs.reserved(identity, message.id):
+                return
         await self._turns.logs.watch(
             identity, message.id, message.turn, offset=message.offset, credit=message.credit
         )

@@ -137,6 +137,10 @@ class TurnLogs:
         """Count credit for a watch that is about to begin."""
         self._loading.setdefault((identity, watch), 0)
 
+    def reserved(self, identity: bytes, watch: int) -> bool:
+        """Whether a reserved watch is still wanted."""
+        return (identity, watch) in self._loading
+
     async def watch(
         self, identity: bytes, watch: int, turn: str, *, offset: int, credit: int
     ) -> None:
