@@ -151,11 +151,11 @@ class TurnLogs:
         """
         key = (identity, watch)
         self._remove(key)
+        self.reserve(*key)
         try:
             if len(self._watchers) + len(self._loading) > self._bounds.watchers:
                 raise OverloadedError("Too many watchers; end one and try again.")
             if turn not in self._logs:
-                self.reserve(*key)
                 items = await self._journal.items(turn)
                 if key not in self._loading:
                     return

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import pytest
+
+from interlock.bus.errors import TicketError
+from interlock.bus.messages import TICKET_LIFE
+from interlock.bus.records import Target
+from interlock.bus.tickets import TicketClaims, verify
+from interlock.supervisor.policy.tickets import TicketOffice
+
+KEYS = {1: b"1" * 32, 2: b"2" * 32}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def office(clock: Clock | None = None) -> TicketOffice:
+    made = TicketOffice(clock=clock or Clock())
+    made.open_target("mcp:git", 1, KEYS[1], "ipc:///x/git.1")
+    return made
+
+
+def claims(target: Target | None, now: float = 1_000.0) -> TicketClaims:
+    assert target is not None
+    key = KEYS[target.generation]
+    return verify(key, target.ticket, now, target.worker, target.generation)
+
+
+def test_a_turn_ticket_carries_all_names_and_its_turn() -> None:
+    target = office().turn_target("mcp:git", "t1", "agent:main", ["a", "b"])
+    found = claims(target)
+    assert (found.names, found.turn, found.caller) == (("a", "b"), "t1", "agent:main")
+    assert (found.issued, found.expires) == (1_000.0, 1_000.0 + TICKET_LIFE)
+    assert target is not None
+    assert (target.endpoint, target.expires_in) == ("ipc:///x/git.1", TICKET_LIFE)
+
+
+def test_an_api_ticket_is_for_one_name_and_no_turn() -> None:
+    found = claims(office().api_target("mcp:git", "a", "api:00ff"))
+    assert (found.names, found.turn, found.caller) == (("a",), "", "api:00ff")
+
+
+def test_the_life_of_a_ticket_has_a_bound() -> None:
+    assert TicketOffice(life=3_600).life == TICKET_LIFE
+    made = TicketOffice(life=5, clock=Clock())
+    made.open_target("mcp:git", 1, KEYS[1], "ipc:///x/git.1")
+    target = made.api_target("mcp:git", "a", "api:")
+    with pytest.raises(TicketError):
+        claims(target, now=1_005.0)
+
+
+def test_nothing_is_issued_for_what_does_not_serve() -> None:
+    made = office()
+    made.close_target("mcp:git", 1)
+    assert made.turn_target("mcp:git", "t1", "agent:main", ["a"]) is None
+    assert made.api_target("mcp:none", "a", "api:") is None
+
+
+def test_the_end_of_an_older_generation_does_not_close_the_new_one() -> None:
+    made = office()
+    made.open_target("mcp:git", 2, KEYS[2], "ipc:///x/git.2")
+    made.close_target("mcp:git", 1)
+    assert claims(made.api_target("mcp:git", "a", "api:")).generation == 2
+
+
+def test_a_turns_tickets_are_revoked_once_where_they_may_still_be_used() -> None:
+    made = office()
+    made.open_target("mcp:time", 1, KEYS[1], "ipc:///x/time.1")
+    made.open_target("mcp:idle", 1, KEYS[1], "ipc:///x/idle.1")
+    made.turn_target("mcp:git", "t1", "agent:main", ["a"])
+    made.turn_target("mcp:git", "t1", "agent:main", ["a"])
+    made.turn_target("mcp:time", "t1", "agent:main", ["a"])
+    made.turn_target("mcp:time", "t2", "agent:main", ["a"])
+    void = made.revoke_turn("t1")
+    assert [(each.worker, each.generation, each.message.turn) for each in void] == [
+        ("mcp:git", 1, "t1"),
+        ("mcp:time", 1, "t1"),
+    ]
+    assert made.revoke_turn("t1") == ()
+    assert made.unacknowledged() == 2
+    assert made.revoked("mcp:git", 1, void[0].message.n)
+    assert not made.revoked("mcp:git", 1, void[0].message.n)
+    assert not made.revoked("mcp:idle", 1, void[1].message.n)
+    assert made.unacknowledged() == 1
+    made.close_target("mcp:time", 1)
+    assert made.unacknowledged() == 0
+    assert made.revoke_turn("t2") == ()
+
+
+def test_a_revocation_that_nobody_acknowledges_ends_with_its_tickets() -> None:
+    clock = Clock()
+    made = office(clock)
+    made.turn_target("mcp:git", "t1", "agent:main", ["a"])
+    made.revoke_turn("t1")
+    clock.now += TICKET_LIFE
+    assert made.unacknowledged() == 0
