@@ -231,9 +231,8 @@ class Peer:
             return
         answer = self._answer(identity, request, body)
         if isinstance(answer, m.Reply):
-            document = {"candidates": ["mcp:test/echo"]} if answer.code == "not_found" else None
             reply = msgspec.structs.replace(answer, id=request.id)
-            self._send_api(identity, encoding, reply, document)
+            self._send_api(identity, encoding, reply)
         elif answer is not None:
             self._send_api(identity, encoding, m.Reply(id=request.id), answer)
 
@@ -287,7 +286,7 @@ class Peer:
         if request.capability in self.refuse:
             return self.refuse[request.capability]
         if not request.capability.startswith(f"{WORKER}/"):
-            return m.Reply(id=0, code="not_found", message="There is no such capability.")
+            return m.Reply(id=0, code="not_found", message=f"Did you mean {ECHO}?")
         local = request.capability.rpartition("/")[2]
         claims = TicketClaims(
             id=f"ticket-{len(self.requests)}",

@@ -82,7 +82,7 @@ class AsyncCaller:
             # An approval may be asked for meanwhile, so the caller's patience counts.
             reply, document = await self.resolve(capability, body, max(first or 0.0, RESOLVE))
             if reply.code != "ok":
-                return refusal(capability, reply, document)
+                return refusal(capability, reply)
             route = decode_as(document or b"", Route)
             self._routes.keep(capability, route, asyncio.get_running_loop().time())
         first = route.timeout if first is None else first

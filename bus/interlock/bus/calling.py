@@ -80,7 +80,7 @@ class Caller:
             # An approval may be asked for meanwhile, so the caller's patience counts.
             reply, document = self.resolve(capability, body, max(timeout or 0.0, RESOLVE))
             if reply.code != "ok":
-                return refusal(capability, reply, document)
+                return refusal(capability, reply)
             route = decode_as(document or b"", Route)
             self._routes.keep(capability, route, time.monotonic())
         first = route.timeout if timeout is None else timeout
@@ -112,10 +112,10 @@ def encode_arguments(arguments: Mapping[str, Any] | None) -> bytes:
         raise UsageError(f"These arguments cannot be written as JSON: {error}") from None
 
 
-def refusal(capability: str, reply: Reply, body: bytes | None) -> CallResult:
+def refusal(capability: str, reply: Reply) -> CallResult:
     """Return an answer to `resolve` that is an outcome; raise the error of any other."""
     if reply.code in OUTCOMES:
-        return refused_call(capability, reply, body)
+        return refused_call(capability, reply)
     raise error_of(reply)
 
 

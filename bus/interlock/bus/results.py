@@ -91,20 +91,9 @@ def failed_call(
     )
 
 
-def refused_call(capability: str, reply: Reply, body: bytes | None) -> CallResult:
-    """Return the result of a call that the supervisor did not let begin.
-
-    The body of a `not_found` reply may name candidates; each becomes a text item.
-    """
-    result = failed_call(capability, reply.code, _sentence(reply))
-    try:
-        document = check_json(body or b"{}")
-    except MalformedError:
-        return result
-    candidates = document.get("candidates") if isinstance(document, dict) else None
-    if isinstance(candidates, list):
-        result.content.extend({"type": "text", "text": str(each)} for each in candidates)
-    return result
+def refused_call(capability: str, reply: Reply) -> CallResult:
+    """Return the result of a call that the supervisor did not let begin."""
+    return failed_call(capability, reply.code, _sentence(reply))
 
 
 def error_of(reply: Reply) -> InterlockError:
