@@ -41,8 +41,11 @@ from interlock.workers.mcp.frames import (
 )
 from interlock.workers.mcp.transport import MAX_LINE, Answer
 
-COUNTS_AS_MUTE: Final = 1.0
-"""Seconds that a caller must have waited for its timeout to say something about the server."""
+COUNTS_AS_MUTE: Final = 0.9
+"""Part of a second, or of a shorter `call_timeout`, that a caller must have waited for its timeout
+to say something about the server."""
+SAME_MOMENT: Final = 0.1
+"""A caller whose deadline passes cancels; that close to our own deadline it means a timeout."""
 
 
 class Connection(Protocol):
@@ -297,6 +300,9 @@ class Calls:
         if run.deadline > now:
             run.timer = self._loop.call_at(run.deadline, self._expired, run)
             return
+        self._time_out(run, now)
+
+    def _time_out(self, run: _Run, now: float) -> None:
         waited = f"{now - run.started:.3g} s"
         if not run.sent:
             self._queue.remove(run)
@@ -304,12 +310,16 @@ class Calls:
             self._failed(run, "timeout", text, blame=False)
             return
         self._give_up(run, "deadline")
-        blame = run.window >= min(COUNTS_AS_MUTE, self.settings.timeout)
+        blame = run.window >= COUNTS_AS_MUTE * min(1.0, self.settings.timeout)
         text = f"{run.call.name} of {self._server} did not answer within {waited}."
         self._failed(run, "timeout", text, blame=blame)
 
     def _cancelled(self, run: _Run) -> None:
+        now = self._loop.time()
         if run.ended:
+            return
+        if now >= run.deadline - SAME_MOMENT:
+            self._time_out(run, now)
             return
         if run.sent:
             self._give_up(run, "cancelled")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -62,6 +63,8 @@ def search_path(environ: Mapping[str, str]) -> list[str]:
     versions = Path(home, ".nvm", "versions", "node")
     if versions.is_dir():
         folders += [str(node / "bin") for node in sorted(versions.iterdir(), reverse=True)]
+    # Servers installed together with Interlock, as `interlock[demo]` does.
+    folders.append(os.path.dirname(sys.executable))
     return list(dict.fromkeys(folder for folder in folders if folder))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import resource
 import signal
@@ -120,6 +121,13 @@ def start_server(command: Command) -> ServerProcess:
             permanent=True,
         ) from error
     except (OSError, subprocess.SubprocessError) as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOEXEC:
+            raise WorkerError(
+                "no_permission",
+                f"no permission to run {command.argv[0]}: it is not a program",
+                fix="Scripts need a first line such as #!/bin/sh.",
+                permanent=True,
+            ) from error
         raise WorkerError(
             "start_failed",
             f"the server cannot be started: {error}",

@@ -90,7 +90,7 @@ def cut(body: bytes, limit: int, folder: Path, tool: str) -> Cut:
     whole = (texts[0] or "").encode(errors="replace") if plain else body
     path, problem = _keep(whole, folder, tool, "txt" if plain else "json")
     document.pop("structuredContent", None)
-    document["content"] = _shorten(content, max(limit - NOTE_ROOM, 0))
+    document["content"] = shorten(content, max(limit - NOTE_ROOM, 0))
     kept = f"the whole is in {path}" if path else f"the whole could not be kept ({problem})"
     note = f"[Cut by Interlock: the result has {len(body)} bytes, the limit is {limit}; {kept}]"
     document["content"].append({"type": "text", "text": note})
@@ -106,7 +106,8 @@ def _text(item: Any) -> str | None:
     return None
 
 
-def _shorten(content: list[Any], room: int) -> list[Any]:
+def shorten(content: list[Any], room: int) -> list[Any]:
+    """Return the content items that fit into `room` bytes; the first text that does not is cut."""
     kept: list[Any] = []
     for item in content:
         size = len(msgspec.json.encode(item))

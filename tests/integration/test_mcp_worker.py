@@ -1,0 +1,417 @@
+"""The mcp worker as a process, against servers that behave and servers that do not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from worker_rig import WorkerRig, content, read, rogue, running, text
+
+from interlock.bus import messages as m
+from interlock.bus import procfs
+from interlock.bus.settings import Limits, McpServerSettings
+
+
+def run(scenario: Any) -> None:
+    asyncio.run(scenario)
+
+
+def test_a_worker_lists_calls_reports_and_leaves_nothing() -> None:
+    async def scenario() -> None:
+        async with running(rogue()) as rig:
+            ready = await rig.expect(m.Ready)
+            assert (ready.server, ready.endpoint) == ("rogue 1", rig.endpoint)
+            assert ready.tools == len((await rig.expect(m.Capabilities)).rows)
+            answer = await rig.call("echo", b'{\n "a": "\xc3\xa4",\r\n "b": [1, 2]}')
+            assert json.loads(text(answer)) == {"a": "ä", "b": [1, 2]}
+            rig.send(m.Ping(n=5))
+            assert (await rig.expect(m.Pong)).n == 5
+            batch = await rig.expect(m.CallReports)
+            assert [(r.capability, r.outcome) for r in batch.reports] == [
+                ("echo", ""),
+                ("echo", "ok"),
+            ]
+            children = await rig.expect(m.Children, lambda c: bool(c.children))
+            assert [c.pid for c in children.children] == [c.pid for c in rig.note_tree()]
+            rig.send(m.Drain(seconds=5))
+            await rig.expect(m.Drained)
+            assert (await rig.call("echo")).outcome == "unavailable"
+            rig.send(m.Stop())
+            assert await rig.exit_code() == 0
+
+    run(scenario())
+
+
+def test_odd_answers_harm_only_their_own_call() -> None:
+    async def scenario() -> None:
+        async with running(rogue("noise", "reverse")) as rig:
+            failed = await rig.call("fail")
+            assert (failed.outcome, text(failed)) == ("tool_error", "it failed")
+            refused = await rig.call("rpc_error")
+            assert (refused.outcome, text(refused)) == ("tool_error", "refused")
+            wrong = await rig.call("rpc_error", {"code": -32602})
+            assert (wrong.outcome, wrong.message) == ("invalid_arguments", "refused")
+            assert (await rig.call("bad_result")).outcome == "unavailable"
+            assert text(await rig.call("not_utf8")) == "a\ufffd\ufffdb"
+            assert (await rig.call("garbage")).outcome == "ok"
+            assert (await rig.call("twice")).outcome == "ok"
+            assert (await rig.call("no_such_tool")).outcome == "not_found"
+            assert (await rig.call("echo", b"[1]")).outcome == "invalid_arguments"
+            assert (await rig.call("echo", b'{}},"id":{"x":1}')).outcome == "invalid_arguments"
+            unknown = await rig.call("unknown_fields")
+            assert unknown.body and b'"shape": {"of": ["things", "to", "come"]}' in unknown.body
+            assert (await rig.call("burst", {"count": 2000})).outcome == "ok"
+            assert (await rig.call("log", {"text": "careful"})).outcome == "ok"
+            assert [(log.level, log.message) for log in rig.logs] == [("warning", "careful")]
+            assert (await rig.call("long_line", {"bytes": 20_000_000})).outcome == "ok"
+            rig.send(m.Ping(n=1))
+            assert (await rig.expect(m.Pong)).dropped > 10
+
+    run(scenario())
+
+
+def test_deadlines_progress_and_cancellation() -> None:
+    async def scenario() -> None:
+        async with running(rogue(), circuit_open=60) as rig:
+            late = await rig.call("sleep", {"seconds": 5}, seconds=0.5)
+            assert (late.outcome, late.may_have_run) == ("timeout", True)
+            steps: list[float] = []
+            renewed = await rig.start_call(
+                "sleep",
+                {"seconds": 1.5, "progress": 0.2},
+                seconds=0.7,
+                cap=30,
+                on_progress=lambda p: steps.append(p.progress),
+            )
+            assert renewed.outcome == "ok" and len(steps) >= 5
+            capped = await rig.call("sleep", {"seconds": 9, "progress": 0.2}, seconds=0.7, cap=1.2)
+            assert capped.outcome == "timeout"
+            running_call = rig.start_call("mute")
+            await rig.report("mute", "")
+            running_call.cancel()
+            await rig.report("mute", "cancelled")
+            assert len(json.loads(text(await rig.call("cancelled")))) == 3
+
+    run(scenario())
+
+
+def test_the_queue_is_bounded_and_the_rest_runs_later() -> None:
+    async def scenario() -> None:
+        async with running(rogue(concurrency=2, queue=2)) as rig:
+            calls = [rig.start_call("sleep", {"seconds": 0.4}) for _ in range(6)]
+            outcomes = [answer.outcome for answer in await asyncio.gather(*calls)]
+            assert outcomes == ["ok"] * 4 + ["overloaded"] * 2
+
+    run(scenario())
+
+
+def test_the_circuit_opens_and_closes() -> None:
+    async def scenario() -> None:
+        async with running(rogue(call_timeout=0.3), circuit_open=0.5) as rig:
+            for _ in range(3):
+                assert (await rig.call("mute", seconds=0.3)).outcome == "timeout"
+            state = await rig.expect(m.StateReport)
+            assert (state.state, state.code) == ("DEGRADED", "circuit_open")
+            assert state.reason.startswith("circuit open: 3 calls in a row failed")
+            assert (await rig.call("echo")).outcome == "unavailable"
+            await rig.expect(m.StateReport, lambda s: s.state == "READY")
+            assert (await rig.call("echo")).outcome == "ok"
+
+    run(scenario())
+
+
+def test_an_open_circuit_stays_open_while_the_server_is_mute() -> None:
+    async def scenario() -> None:
+        settings = rogue("mute_ping", call_timeout=0.2)
+        async with running(settings, circuit_open=0.2) as rig:
+            for _ in range(3):
+                assert (await rig.call("mute", seconds=0.2)).outcome == "timeout"
+            await rig.expect(m.StateReport)
+            rig.send(m.Drain(seconds=5))
+            await rig.expect(m.Drained)
+            assert [s.state for s in rig.all(m.StateReport)] == ["DEGRADED"]
+
+    run(scenario())
+
+
+def test_large_results_are_cut_and_kept() -> None:
+    async def scenario() -> None:
+        async with running(rogue(max_result=100_000)) as rig:
+            cut = await rig.call("big", {"bytes": 300_000})
+            assert cut.body and len(cut.body) <= 100_000
+            path = content(cut)[-1]["text"]
+            assert read(path) == "x" * 300_000
+            assert os.stat(path).st_mode & 0o777 == 0o600
+            images = await rig.call("images", {"bytes": 80_000, "count": 3})
+            items = content(images)
+            assert [item["type"] for item in items] == ["image", "text", "text", "text", "text"]
+            assert len(json.loads(read(items[-1]["text"]))["content"]) == 3
+        async with running(rogue()) as rig:
+            large = await rig.call("big", {"bytes": 8_000_000})
+            assert large.outcome == "ok" and len(text(large)) == 8_000_000
+
+    run(scenario())
+
+
+def test_the_list_is_judged_tool_by_tool_and_followed() -> None:
+    async def scenario() -> None:
+        settings = rogue("no_schema", "duplicates", "pages=3", disabled_tools=("fail",))
+        async with running(settings) as rig:
+            capabilities = await rig.expect(m.Capabilities)
+            names = [row.name for row in capabilities.rows]
+            assert names.count("echo") == 1 and "fail" not in names
+            assert [n for n in names if n.startswith("page_")][-1] == "page_3_9"
+            assert {(d.name, d.mended) for d in capabilities.dropped} == {
+                ("no_schema", True),
+                ("broken_schema", False),
+                ("echo", False),
+            }
+            assert (await rig.call("add_tool", {"name": "late"})).outcome == "ok"
+            again = await rig.expect(m.Capabilities, lambda c: len(c.rows) == len(names) + 1)
+            assert again.rows[-31].name == "late" or "late" in {row.name for row in again.rows}
+            body = rig.bodies[rig.seen.index(again)]
+            assert body and [json.loads(body)[d]["name"] for d in json.loads(body)] == ["late"]
+            assert text(await rig.call("late")) == "late called"
+        async with running(rogue("endless_pages", "extra_tools=3")) as rig:
+            assert (await rig.expect(m.Ready)).tools > 3
+
+    run(scenario())
+
+
+def test_new_settings_apply_to_the_running_server() -> None:
+    async def scenario() -> None:
+        async with running(rogue()) as rig:
+            pid = text(await rig.call("pid"))
+            configure = {
+                "server": "rogue",
+                "settings": {
+                    "command": "x",
+                    "disabled_tools": ["fail"],
+                    "concurrency": 1,
+                    "queue": 0,
+                },
+                "folder": str(rig.home),
+                "results_folder": str(rig.results),
+            }
+            rig.send(m.Apply(), json.dumps(configure).encode())
+            await rig.expect(m.Capabilities, lambda c: "fail" not in {row.name for row in c.rows})
+            first = rig.start_call("sleep", {"seconds": 0.5})
+            assert (await rig.call("echo")).outcome == "overloaded"
+            assert (await first).outcome == "ok"
+            assert text(await rig.call("pid")) == pid
+
+    run(scenario())
+
+
+def test_a_server_that_does_not_read_costs_its_own_calls_only() -> None:
+    async def scenario() -> None:
+        async with running(rogue("not_reading")) as rig:
+            calls = [rig.start_call("echo", {"t": "x" * 1_000_000}, seconds=1) for _ in range(5)]
+            rig.send(m.Ping(n=1))
+            await rig.expect(m.Pong, seconds=2)
+            outcomes = {answer.outcome for answer in await asyncio.gather(*calls)}
+            assert outcomes <= {"timeout", "unavailable"}
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("flood", ["flood_stdout", "flood_stderr", "flood_notify=20000"])
+def test_a_flood_keeps_nobody_from_an_answer(flood: str) -> None:
+    async def scenario() -> None:
+        async with running(rogue(flood)) as rig:
+            for n in range(5):
+                assert (await rig.call("pid", seconds=10)).outcome == "ok"
+                rig.send(m.Ping(n=n))
+                await rig.expect(m.Pong, lambda pong, n=n: pong.n == n, seconds=5)
+            assert rig.log.stat().st_size < 1_000_000
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("modes", "code", "words"),
+    [
+        ("mute_init", "init_timeout", "did not answer within 0.7 s"),
+        ("mute_list", "init_timeout", "did not answer within 0.7 s"),
+        (
+            "exit_at_start",
+            "server_exited",
+            "exited with status 3; its last words: rogue:",
+        ),
+        ("exit_after_init", "server_exited", "exited with status 4"),
+        ("close_stdout", "server_closed_output", "closed its output"),
+        ("bad_init", "protocol_error", "does not follow the protocol"),
+        ("init_error", "init_failed", "no licence"),
+        ("mute_init ignore_end grandchild_session", "init_timeout", "did not answer"),
+    ],
+)
+def test_a_server_that_does_not_start_is_named(modes: str, code: str, words: str) -> None:
+    async def scenario() -> None:
+        limit = 0.7 if "mute" in modes else 10.0
+        settings = rogue(*modes.split(), init_timeout=limit)
+        async with running(settings, ready=False, term=1.0) as rig:
+            await asyncio.to_thread(lambda: None)
+            failed = await rig.expect(m.WorkerFailed)
+            assert (failed.code, failed.permanent) == (code, False)
+            assert words in failed.reason
+            assert await rig.exit_code() == 1
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "words"),
+    [
+        ({"command": "no-such-program"}, "command_not_found", "command not found: no-such-program"),
+        ({"command": "/etc/hostname"}, "no_permission", "no permission to run /etc/hostname"),
+        ({"command": "/etc"}, "no_permission", "no permission to run /etc"),
+        ({"command": "sh", "cwd": "/nowhere"}, "bad_cwd", "/nowhere"),
+        ({"url": "http://x"}, "not_supported", "only servers over stdio"),
+        ({"command": "sh", "env": {"A": "${RIG_ABSENT}"}}, "secret_unresolved", "${RIG_ABSENT}"),
+    ],
+)
+def test_an_entry_that_cannot_work_fails_for_good(
+    settings: dict[str, Any], code: str, words: str
+) -> None:
+    async def scenario() -> None:
+        async with running(McpServerSettings(**settings), ready=False) as rig:
+            failed = await rig.expect(m.WorkerFailed)
+            assert (failed.code, failed.permanent) == (code, True)
+            assert words in failed.reason and failed.fix
+            assert await rig.exit_code() == 1
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "words"),
+    [
+        ("crash", {"code": 9}, "exited with status 9"),
+        ("crash", {"signal": int(signal.SIGSEGV)}, "was killed by SIGSEGV"),
+        ("close_stdout", {}, "closed its output"),
+    ],
+)
+def test_the_end_of_the_server_ends_its_calls_and_the_worker(
+    tool: str, arguments: dict[str, Any], words: str
+) -> None:
+    async def scenario() -> None:
+        async with running(rogue(), term=1.0) as rig:
+            other = rig.start_call("mute")
+            rig.note_tree()
+            answer = await rig.call(tool, arguments)
+            assert (answer.outcome, answer.may_have_run) == ("worker_died", True)
+            assert (await other).outcome == "worker_died"
+            failed = await rig.expect(m.WorkerFailed)
+            assert words in failed.reason
+            assert await rig.exit_code() == 1
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("kill_worker", [False, True])
+def test_grandchildren_go_with_the_server(kill_worker: bool) -> None:
+    async def scenario() -> None:
+        settings = rogue("ignore_end", "grandchild", "grandchild_session")
+        async with running(settings, term=1.0) as rig:
+            for own_session in (True, False):
+                assert (await rig.call("spawn", {"session": own_session})).outcome == "ok"
+            await rig.expect(m.Children, lambda c: len(c.children) == 5)
+            assert len(rig.note_tree()) == 5
+            if kill_worker:
+                # The lifeline's end is how a worker learns that its spawner is gone.
+                rig.close_lifeline()
+                assert await rig.exit_code() == 1
+
+    run(scenario())
+
+
+def test_the_environment_is_an_allow_list_and_secrets_stay_hidden() -> None:
+    async def scenario() -> None:
+        secret, other = "planted-secret-4711", "planted-other-4712"
+        settings = rogue(
+            env={"RIG_TOKEN": "", "AUTH": "Bearer ${RIG_TOKEN}", "API_KEY": other, "LEVEL": "9"},
+            limits=Limits(nice=7, open_files=200),
+        )
+        env = {"RIG_TOKEN": secret, "OPENAI_API_KEY": "sk-nobody", "INTERLOCK_HOME": "/x"}
+        async with running(settings, env=env) as rig:
+            seen = json.loads(text(await rig.call("env")))
+            assert seen["RIG_TOKEN"] == secret and seen["AUTH"] == f"Bearer {secret}"
+            assert seen["LEVEL"] == "9" and "PATH" in seen and "HOME" in seen
+            assert not {"OPENAI_API_KEY", "INTERLOCK_HOME"} & set(seen)
+            server = rig.note_tree()[0].pid
+            limits = read(f"/proc/{server}/limits")
+            assert "Max open files            200" in limits
+            words = {"text": f"using {secret} and {other}"}
+            assert (await rig.call("stderr", words)).outcome == "ok"
+            assert (await rig.call("log", {"text": f"with {secret}"})).outcome == "ok"
+            assert (await rig.call("crash")).outcome == "worker_died"
+            failed = await rig.expect(m.WorkerFailed)
+            assert await rig.exit_code() == 1
+            told = [repr(rig.seen), repr(rig.logs), rig.log.read_text(), failed.reason]
+            assert "using [secret] and [secret]" in told[2] and "[secret]" in failed.reason
+            assert not [t for t in told if secret in t or other in t]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments", "tools"),
+    [("mcp-server-time", (), 2), ("mcp-server-git", (), 12), ("mcp-server-fetch", (), 1)],
+)
+def test_real_servers(program: str, arguments: tuple[str, ...], tools: int) -> None:
+    async def scenario() -> None:
+        path = Path(sys.executable).parent / program
+        settings = McpServerSettings(command=str(path), args=arguments)
+        async with running(settings) as rig:
+            assert (await rig.expect(m.Ready)).tools == tools
+            if program == "mcp-server-time":
+                answer = await rig.call("get_current_time", {"timezone": "UTC"})
+                assert answer.outcome == "ok" and "UTC" in text(answer)
+
+    run(scenario())
+
+
+def test_a_worker_without_a_lifeline_does_not_start() -> None:
+    async def scenario() -> None:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "interlock.workers.host", "0"),
+            stdin=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, words = await process.communicate()
+        assert process.returncode == 1 and b"The lifeline ended" in words
+
+    run(scenario())
+
+
+def test_sigterm_ends_a_worker_in_order() -> None:
+    async def scenario() -> None:
+        async with running(rogue()) as rig:
+            rig.note_tree()
+            rig.process.send_signal(signal.SIGTERM)
+            assert await rig.exit_code() == 0
+
+    run(scenario())
+
+
+def test_a_direct_agent_never_imports_the_sdk() -> None:
+    async def scenario() -> None:
+        rig = WorkerRig("agent", "agent:main", {"PYTHONPROFILEIMPORTTIME": ""})
+        try:
+            await rig.expect(m.Hello)
+            body = {"agent": "main", "settings": {"model": "direct"}}
+            rig.send(m.Configure(), json.dumps(body).encode())
+            await rig.expect(m.Ready)
+            maps = read(f"/proc/{rig.process.pid}/maps")
+            assert "pydantic" not in maps
+            assert procfs.alive(rig.process.pid, procfs.start_time(rig.process.pid) or 0)
+        finally:
+            assert await rig.close() == []
+
+    run(scenario())

@@ -1,0 +1,249 @@
+"""The pure parts of the mcp worker: lines, frames, circuit, tool lists, results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.workers.mcp import results
+from interlock.workers.mcp.circuit import Circuit, CircuitState
+from interlock.workers.mcp.frames import (
+    call_params,
+    find_own_id,
+    is_object,
+    mend_text,
+    read_error,
+    read_frame,
+)
+from interlock.workers.mcp.lines import KEPT_OF_LONG, LineSplitter, LongLine
+from interlock.workers.mcp.tools import MAX_TOOLS, read_page, read_tools
+
+
+@given(st.lists(st.binary(max_size=8)), st.lists(st.integers(0, 20), max_size=8))
+def test_lines_do_not_depend_on_how_the_bytes_arrive(lines: list[bytes], cuts: list[int]) -> None:
+    stream = b"\n".join(lines) + b"\n"
+    splitter, found, at = LineSplitter(1000), [], 0
+    for cut in cuts:
+        found += splitter.feed(stream[at : at + cut])
+        at += cut
+    found += splitter.feed(stream[at:])
+    assert found == stream[:-1].split(b"\n")
+
+
+@given(st.binary(min_size=11, max_size=40).filter(lambda b: b"\n" not in b), st.integers(1, 9))
+def test_a_line_over_the_limit_is_thrown_away_and_the_next_is_whole(line: bytes, step: int) -> None:
+    splitter, found = LineSplitter(10), []
+    stream = line + b"\nnext\n"
+    for at in range(0, len(stream), step):
+        found += splitter.feed(stream[at : at + step])
+    assert isinstance(found[0], LongLine) and not isinstance(found[1], LongLine)
+    assert found[1:] == [b"next"]
+
+
+def test_a_long_line_keeps_both_ends_and_little_memory() -> None:
+    splitter = LineSplitter(100_000)
+    assert splitter.feed(b'{"id":"i7","result":"') == []
+    for _ in range(100):
+        assert splitter.feed(b"x" * 10_000) == []
+    [line] = splitter.feed(b'","jsonrpc":"2.0"}\n')
+    assert len(line) == 2 * KEPT_OF_LONG
+    assert find_own_id(line) == "i7"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"text",
+        b"[]",
+        b"null",
+        b"{}",
+        b'{"id":{}}',
+        b'{"jsonrpc"',
+        b"\xff\xfe",
+        b'{"id":1,"result":' + b"[" * 5000 + b"]" * 5000 + b"}",
+        b'{"id":null,"error":{}}',
+    ],
+    ids=lambda line: repr(line[:12]),
+)
+def test_what_is_no_frame_is_none(line: bytes) -> None:
+    assert read_frame(line) is None
+
+
+@given(st.binary(max_size=60))
+def test_reading_a_frame_never_raises(line: bytes) -> None:
+    read_frame(line)
+    read_frame(b"{" + line + b"}")
+    read_error(line)
+
+
+def test_payloads_stay_as_the_server_wrote_them() -> None:
+    frame = read_frame(b'{"id":"i1","result":{"b": 1,  "a":[ ]}}')
+    assert frame is not None and bytes(frame.result) == b'{"b": 1,  "a":[ ]}'
+
+
+@given(st.binary(max_size=40))
+def test_mended_text_is_text(raw: bytes) -> None:
+    assert mend_text(raw).decode() == raw.decode(errors="replace")
+
+
+@given(st.dictionaries(st.text(), st.recursive(st.none() | st.text(), st.lists)), st.text())
+def test_a_request_is_one_line_of_json(arguments: dict[str, object], name: str) -> None:
+    body = json.dumps(arguments, indent=2, ensure_ascii=False).encode(errors="replace")
+    name = name.encode(errors="replace").decode()
+    params = call_params(name, body, "i1")
+    assert b"\n" not in params and b"\r" not in params
+    document = json.loads(params)
+    assert document["name"] == name
+    assert document["arguments"] == json.loads(body)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"1", b'{"a":1},{"b":2}', b'{"a":"\xff"}', b"{"])
+def test_what_is_no_object_does_not_reach_a_frame(body: bytes) -> None:
+    assert not is_object(body)
+
+
+def test_the_circuit_walks_its_diagram() -> None:
+    circuit = Circuit(open_for=10.0)
+    circuit.failed(0.0, "a")
+    circuit.failed(0.0, "b")
+    circuit.succeeded()
+    for now in (1.0, 2.0, 3.0):
+        assert circuit.admit(now)
+        circuit.failed(now, "it was mute")
+    assert repr(circuit) == "Circuit(open, failures=3, probing=False)"
+    assert circuit.reason == "circuit open: 3 calls in a row failed, last: it was mute"
+    assert not circuit.admit(12.9)
+    assert circuit.admit(13.0) and not circuit.admit(13.0)
+    assert circuit.state is CircuitState.HALF_OPEN
+    circuit.abandoned()
+    assert circuit.admit(13.1)
+    circuit.failed(13.2, "again")
+    assert not circuit.admit(23.1) and circuit.admit(23.3)
+    circuit.succeeded()
+    assert repr(circuit) == "Circuit(closed, failures=0, probing=False)"
+
+
+def tool(name: object = "t", **more: object) -> bytes:
+    return json.dumps({"name": name, "inputSchema": {"type": "object"}} | more).encode()
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (b"5", "not an object"),
+        (b'{"name":"t","inputSchema":' + b"[" * 3000 + b"]" * 3000 + b"}", "not valid JSON"),
+        (b'{"x":' + b"[" * 100 + b"]" * 100 + b"}", "nested deeper"),
+        (tool(""), "no name"),
+        (tool(None), "no name"),
+        (tool("a\nb"), "control characters"),
+        (tool("a" * 300), "too long"),
+        (tool(inputSchema="x"), "not an object"),
+        (tool(inputSchema={"type": "string"}), "'string' where MCP wants"),
+        (tool(inputSchema={"type": ["object", "null"]}), "MCP wants object"),
+        (tool(inputSchema={"properties": []}), "not an object"),
+        (tool(inputSchema={"properties": {"p": "string"}}), "'p' of its inputSchema is not"),
+        (tool(inputSchema={"required": "p"}), "not a list of names"),
+        (tool(description="x" * 600_000), "larger than 512 KiB"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "tool",
+)
+def test_a_broken_tool_is_dropped_alone(raw: bytes, reason: str) -> None:
+    found = read_tools([tool("before"), raw, tool("after")])
+    assert [row.name for row in found.rows] == ["before", "after"]
+    assert len(found.dropped) == 1 and reason in found.dropped[0].reason
+    assert not found.dropped[0].mended
+
+
+def test_small_faults_are_mended_and_named() -> None:
+    found = read_tools([b'{"name":"a"}', tool("b", inputSchema={"properties": {}})])
+    assert [json.loads(found.documents[row.digest])["inputSchema"] for row in found.rows] == [
+        {"type": "object", "properties": {}},
+        {"properties": {}, "type": "object"},
+    ]
+    assert [(d.name, d.mended) for d in found.dropped] == [("a", True), ("b", True)]
+
+
+def test_reports_carry_what_a_tool_says_about_itself() -> None:
+    notes = {"readOnlyHint": True, "destructiveHint": False, "title": "T"}
+    raw = tool("a", annotations=notes, description="  First \tline.\nSecond.", later={"x": 1})
+    [row] = read_tools([raw]).rows
+    assert (row.summary, row.read_only, row.destructive, row.open_world) == (
+        "First line.",
+        True,
+        False,
+        None,
+    )
+    assert json.loads(read_tools([raw]).documents[row.digest])["later"] == {"x": 1}
+    assert read_tools([tool("a", annotations={"readOnlyHint": "yes"})]).rows[0].read_only is None
+
+
+def test_too_many_tools_are_bounded_and_hidden_ones_silent() -> None:
+    found = read_tools([tool(f"t{n}") for n in range(MAX_TOOLS + 5)], disabled=("t0",))
+    assert len(found.rows) == MAX_TOOLS and len(found.dropped) == 1
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{}", b'{"tools":{}}', b'{"tools":[' + b"[" * 9000], ids=len
+)
+def test_what_is_no_page_is_refused(body: bytes) -> None:
+    with pytest.raises(ValueError):
+        read_page(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "failed"),
+    [
+        (b'{"content":[],"isError":false}', False),
+        (b'{"isError": true, "content":[]}', True),
+        (b'{"content":[{"type":"text","text":"\\"isError\\": true"}]}', False),
+        (b'{"content":[],"isError":"yes"}', True),
+    ],
+)
+def test_errors_are_seen_without_reading_results(body: bytes, failed: bool) -> None:
+    assert results.is_error(body) is failed
+
+
+@given(st.text(max_size=3000), st.integers(0, 3000))
+def test_a_cut_text_is_a_beginning_within_the_limit(text: str, room: int) -> None:
+    text = text.encode(errors="replace").decode()
+    items = results.shorten([{"type": "text", "text": text}], room)
+    joined = "".join(item["text"] for item in items)
+    assert text.startswith(joined)
+    assert joined == text or len(json.dumps(joined, ensure_ascii=False).encode()) <= room + 2
+
+
+def test_the_whole_of_a_cut_result_is_kept(tmp_path: Path) -> None:
+    body = json.dumps(
+        {
+            "content": [{"type": "text", "text": "é" * 5000}],
+            "structuredContent": {"result": "x"},
+            "_meta": {"k": 1},
+            "isError": True,
+        }
+    ).encode()
+    cut = results.cut(body, 6000, tmp_path / "results", "a/../b")
+    document = json.loads(cut.body)
+    assert len(cut.body) <= 6000 and cut.problem == ""
+    assert document["isError"] is True and document["_meta"] == {"k": 1}
+    assert "structuredContent" not in document
+    path = Path(document["content"][-1]["text"])
+    assert path.parent == tmp_path / "results" and path.read_text() == "é" * 5000
+
+
+def test_a_result_is_cut_even_if_the_whole_cannot_be_kept(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    body = json.dumps({"content": [{"type": "text", "text": "x" * 9000}]}).encode()
+    cut = results.cut(body, 4000, blocked, "t")
+    assert cut.problem and len(cut.body) <= 4000
+    assert "could not be kept" in json.loads(cut.body)["content"][-1]["text"]
+
+
+@pytest.mark.parametrize("body", [b'{"content":5}', b"{" + b"x" * 5000, b'{"content":[5,null,{}]}'])
+def test_cutting_survives_results_of_any_shape(body: bytes, tmp_path: Path) -> None:
+    assert json.loads(results.cut(body, 3000, tmp_path, "t").body)["content"]

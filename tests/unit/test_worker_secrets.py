@@ -1,0 +1,170 @@
+"""References, masks, logs: what workers do with secrets and with their log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import keyring.backend
+import keyring.errors
+import pytest
+
+from interlock.workers import secrets
+from interlock.workers.failure import WorkerError
+from interlock.workers.logs import WorkerLog
+from interlock.workers.mcp.command import find_command, search_path
+from interlock.workers.secrets import Masks, resolve, resolve_entries
+
+ENVIRON = {"TOKEN": "tok-123456", "EMPTY": "", "HOME": "/home/me-myself"}
+
+
+def look_up(value: str, masks: Masks | None = None) -> str:
+    return asyncio.run(resolve(value, ENVIRON, masks or Masks(), "mcp_servers.x.env.A"))
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("plain", "plain"),
+        ("${TOKEN}", "tok-123456"),
+        ("Bearer ${TOKEN}!", "Bearer tok-123456!"),
+        ("${NONE:-fallback}", "fallback"),
+        ("${EMPTY:-fallback}", "fallback"),
+        ("${NONE:-}", ""),
+        ("${EMPTY}", ""),
+        ("$$ and $TOKEN", "$ and $TOKEN"),
+        ("$${TOKEN}", "${TOKEN}"),
+    ],
+)
+def test_references(value: str, expected: str) -> None:
+    assert look_up(value) == expected
+
+
+def test_an_unresolved_reference_is_named_and_final() -> None:
+    with pytest.raises(WorkerError) as caught:
+        look_up("${ABSENT}")
+    assert (caught.value.code, caught.value.permanent) == ("secret_unresolved", True)
+    assert "${ABSENT} in mcp_servers.x.env.A" in caught.value.reason
+
+
+class Vault(keyring.backend.KeyringBackend):
+    priority = 0.1  # type: ignore[assignment]
+    values = {  # noqa: RUF012 - shared on purpose
+        "gh": "from-the-keyring",
+        "long": "chunks:3",
+        "long#0": "aaaa",
+        "long#1": "bbbb",
+        "long#2": "cccc",
+        "broken": "chunks:2",
+        "broken#0": "aaaa",
+    }
+
+    def get_password(self, service: str, username: str) -> str | None:
+        assert service == "interlock"
+        if username == "locked":
+            raise keyring.errors.KeyringLocked("secret-detail")
+        return self.values.get(username)
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        raise NotImplementedError
+
+    def delete_password(self, service: str, username: str) -> None:
+        raise NotImplementedError
+
+
+@pytest.fixture
+def vault(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    before = keyring.get_keyring()
+    keyring.set_keyring(Vault())
+    monkeypatch.setattr(secrets, "ALLOWED_BACKENDS", (Vault.__module__,))
+    yield
+    keyring.set_keyring(before)
+
+
+@pytest.mark.usefixtures("vault")
+def test_keyring_values_and_their_parts() -> None:
+    masks = Masks()
+    assert look_up("${keyring:gh}", masks) == "from-the-keyring"
+    assert look_up("${keyring:long}", masks) == "aaaabbbbcccc"
+    assert masks.mask("x from-the-keyring y aaaabbbbcccc") == "x [secret] y [secret]"
+
+
+@pytest.mark.usefixtures("vault")
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("none", "no such entry"), ("broken", "a part"), ("locked", "KeyringLocked")],
+)
+def test_keyring_troubles_are_named_without_details(name: str, why: str) -> None:
+    with pytest.raises(WorkerError) as caught:
+        look_up(f"${{keyring:{name}}}")
+    assert why in caught.value.reason and "secret-detail" not in caught.value.reason
+
+
+@pytest.mark.usefixtures("vault")
+def test_a_keyring_that_may_ask_on_a_terminal_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secrets, "ALLOWED_BACKENDS", ("keyring.backends.",))
+    with pytest.raises(WorkerError, match="no usable system keyring"):
+        look_up("${keyring:gh}")
+
+
+def test_entries_hide_what_is_secret_only() -> None:
+    masks = Masks()
+    entries = {
+        "TOKEN": "",
+        "PLACE": "${HOME}/data",
+        "MODE": "verbose-mode",
+        "API_KEY": "literal-key",
+    }
+    found = asyncio.run(resolve_entries(entries, ENVIRON, masks, "env"))
+    assert found["TOKEN"] == "tok-123456" and found["PLACE"] == "/home/me-myself/data"
+    text = "tok-123456 /home/me-myself/data verbose-mode literal-key"
+    assert masks.mask(text) == "[secret] /home/me-myself/data verbose-mode [secret]"
+
+
+def test_masks_know_other_spellings_and_lines() -> None:
+    masks = Masks()
+    masks.add('pass "word"/1\nsecond-line')
+    assert masks.mask(r"say pass \"word\"/1") == "say [secret]"
+    assert masks.mask("u=pass%20%22word%22%2F1&x") == "u=[secret]&x"
+    assert masks.mask("only second-line") == "only [secret]"
+    masks.add("short")
+    assert masks.mask("short") == "short"
+
+
+def test_a_log_rotates_masks_and_keeps_lines_apart(tmp_path: Path) -> None:
+    masks = Masks()
+    masks.add("hunter-two")
+    log = WorkerLog(tmp_path / "logs" / "w.log", masks, max_bytes=2000)
+    log.info("first\nsecond \x1b[1m hunter-two")
+    for n in range(60):
+        log.line("WARNING", f"line {n}")
+    log.close()
+    old, new = tmp_path / "logs" / "w.log.1", tmp_path / "logs" / "w.log"
+    assert new.stat().st_size <= 2000 and old.stat().st_size <= 2000
+    assert new.stat().st_mode & 0o777 == 0o600
+    text = old.read_text() + new.read_text()
+    assert "line 59" in text and "hunter-two" not in text
+
+
+def test_a_full_disk_is_told_once_and_survived() -> None:
+    told: list[str] = []
+    log = WorkerLog(Path("/dev/full"), Masks(), told.append)
+    for _ in range(5):
+        log.error("x")
+    log.close()
+    assert len(told) == 1 and "No space left" in told[0] and log.lost == 5
+
+
+def test_commands_are_found_beyond_the_path(tmp_path: Path) -> None:
+    program = tmp_path / ".local" / "bin" / "tool"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")
+    folders = search_path({"HOME": str(tmp_path), "PATH": "/usr/bin"})
+    with pytest.raises(WorkerError, match="no permission to run"):
+        find_command("tool", "/", folders)
+    program.chmod(0o755)
+    assert find_command("tool", "/", folders) == str(program)
+    assert find_command("./bin/tool", str(tmp_path / ".local"), folders) == str(program)
+    with pytest.raises(WorkerError, match="command not found: no-tool"):
+        find_command("no-tool", "/", folders)
