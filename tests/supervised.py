@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
@@ -69,6 +69,7 @@ class Supervised:
         *,
         environ: Mapping[str, str] | None = None,
         workspace: Path | None = None,
+        interpreter: Sequence[str] = (),
         clean: bool = True,
     ) -> None:
         self.home = Home(folder / "home")
@@ -77,6 +78,8 @@ class Supervised:
         self.clean = clean
         """False: the test kills the supervisor and looks after the rest itself."""
         self.events: list[Document] = []
+        self.errors = folder / "supervisor.stderr"
+        self._interpreter = interpreter
         self._environ = {**os.environ, **(environ or {})}
         self._workspace = workspace
         self._changed = threading.Condition()
@@ -111,18 +114,25 @@ class Supervised:
         arguments = ["--home", str(self.home.path), "--config", str(self.config)]
         if self._workspace is not None:
             arguments += ["--workspace", str(self._workspace)]
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "interlock.supervisor.run", "--announce", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            env=self._environ,
-            start_new_session=True,
-        )
+        python = [sys.executable, "-P", *self._interpreter]
+        with self.errors.open("ab") as errors:
+            self._process = subprocess.Popen(
+                [*python, "-m", "interlock.supervisor.run", "--announce", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=self._environ,
+                start_new_session=True,
+            )
         self._running.add(self._process.pid)
         assert self._process.stdout is not None
         ready, _, _ = select.select([self._process.stdout], [], [], PATIENCE)
         line = self._process.stdout.readline() if ready else b""
-        assert line == b"ready\n", (line, self.log())
+        if line != b"ready\n":
+            self._process.kill()
+            self._process.wait()
+            self._process.stdout.close()
+        assert line == b"ready\n", (line, self.errors.read_text(), self.log())
         self.client = self._client = Client(self.home.path)
         following = threading.Event()
         self._follower = threading.Thread(target=self._follow, args=(following,), daemon=True)
@@ -286,8 +296,14 @@ def server_toml(name: str, *command: str, **settings: Any) -> str:
     """An `[mcp_servers.NAME]` table."""
     lines = [f"[mcp_servers.{name}]"]
     for key, value in {"command": command[0], "args": list(command[1:]), **settings}.items():
-        lines.append(f"{key} = {msgspec.json.encode(value).decode()}")
+        lines.append(f"{key} = {_toml(value)}")
     return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items()) + " }"
+    return msgspec.json.encode(value).decode()
 
 
 def rogue_toml(name: str, *modes: str, **settings: Any) -> str:

@@ -1,0 +1,180 @@
+"""A real supervisor and real workers: start, crash, hang, stop, restart, limits."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from supervised import DIRECT_AGENT, Supervised, rogue_toml, server_toml, timing
+
+from interlock.bus import messages
+from interlock.bus.client import Client
+from interlock.bus.errors import InterlockError, NotFoundError
+
+
+@pytest.fixture(scope="module")
+def interlock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervised]:
+    config = timing() + DIRECT_AGENT + rogue_toml("x") + rogue_toml("y")
+    with Supervised(tmp_path_factory.mktemp("workers"), config) as running:
+        for name in ("agent:main", "mcp:x", "mcp:y"):
+            running.wait_state(name, "READY")
+        yield running
+
+
+def test_status_has_the_shape_of_the_contract(interlock: Supervised) -> None:
+    document = interlock.client.status()
+    assert document.keys() >= {"supervisor", "workers", "needs_attention"}
+    supervisor = document["supervisor"]
+    assert supervisor["pid"] == interlock.pid
+    assert supervisor["home"] == str(interlock.home.path)
+    assert 0 < supervisor["rss_bytes"] < 100 << 20
+    rows = {row["name"]: row for row in document["workers"]}
+    assert list(rows) == ["agent:main", "mcp:x", "mcp:y"]
+    row = interlock.wait_state("mcp:x", "READY")
+    assert row["pid"] > 0 and row["generation"] == 1 and row["tools"] > 10
+    assert row["rss_bytes"] > 0 and row["p50_ms"] is None and row["reason"] == ""
+    assert abs(row["since"] - supervisor["uptime"]) > 0
+    with pytest.raises(NotFoundError):
+        interlock.client.status("mcp:nobody")
+
+
+def test_a_killed_worker_is_announced_and_comes_back(interlock: Supervised) -> None:
+    before, beside = interlock.worker("mcp:x"), interlock.worker("mcp:y")
+    place = interlock.mark()
+    os.kill(before["pid"], signal.SIGKILL)
+    event = interlock.wait_event("worker.backoff", "mcp:x", place)
+    assert (event["generation"], event["signal"]) == (before["generation"], signal.SIGKILL)
+    assert event["reason"] == "killed by SIGKILL"
+    ready = interlock.wait_event("worker.ready", "mcp:x", place)
+    assert ready["generation"] == before["generation"] + 1
+    assert interlock.client.call("mcp:x/echo", {"a": 1}).outcome == "ok"
+    assert interlock.worker("mcp:y")["pid"] == beside["pid"]
+
+
+def test_by_hand_stop_start_restart(interlock: Supervised) -> None:
+    generation = interlock.worker("mcp:x")["generation"]
+    stopped = interlock.client.control("stop", "mcp:x")
+    assert (stopped["state"], stopped["pid"], stopped["children"]) == ("STOPPED", None, [])
+    assert interlock.client.call("mcp:x/echo").outcome == "unavailable"
+    assert interlock.client.control("stop", "mcp:x")["state"] == "STOPPED"
+    started = interlock.client.control("start", "x")
+    assert (started["state"], started["generation"]) == ("READY", generation + 1)
+    again = interlock.client.control("start", "mcp:x")
+    assert (again["state"], again["pid"]) == ("READY", started["pid"])
+    restarted = interlock.client.control("restart", "mcp:x")
+    assert (restarted["state"], restarted["generation"]) == ("READY", generation + 2)
+    with pytest.raises(NotFoundError):
+        interlock.client.control("start", "mcp:nobody")
+
+
+def test_two_restarts_at_once_are_one(interlock: Supervised) -> None:
+    generation = interlock.worker("mcp:x")["generation"]
+    rows = []
+
+    def restart() -> None:
+        with Client(interlock.home.path) as client:
+            rows.append(client.control("restart", "mcp:x"))
+
+    threads = [threading.Thread(target=restart) for _ in range(2)]
+    place = interlock.mark()
+    # A call under way keeps the worker draining until both have asked.
+    asking = threading.Thread(target=_call_for, args=(interlock, 0.5))
+    asking.start()
+    interlock.wait_event("tool.started", "mcp:x", place)
+    for thread in threads:
+        thread.start()
+    for thread in (*threads, asking):
+        thread.join()
+    assert [(row["state"], row["generation"]) for row in rows] == [("READY", generation + 1)] * 2
+
+
+def _call_for(interlock: Supervised, seconds: float) -> None:
+    with Client(interlock.home.path) as client:
+        assert client.call("mcp:x/sleep", {"seconds": seconds}).outcome == "ok"
+
+
+def test_a_stopped_process_is_hung_and_replaced(interlock: Supervised) -> None:
+    before = interlock.worker("mcp:x")
+    place = interlock.mark()
+    os.kill(before["pid"], signal.SIGSTOP)
+    assert "pings" in interlock.wait_event("worker.stopping", "mcp:x", place)["reason"]
+    assert interlock.wait_event("worker.backoff", "mcp:x", place)["signal"] == signal.SIGKILL
+    ready = interlock.wait_event("worker.ready", "mcp:x", place)
+    assert ready["generation"] == before["generation"] + 1
+
+
+def test_calls_are_counted(interlock: Supervised) -> None:
+    before = interlock.worker("mcp:y")["calls"]
+    place = interlock.mark()
+    interlock.client.call("mcp:y/echo", {})
+    interlock.wait_event("tool.completed", "mcp:y", place)
+    row = interlock.worker("mcp:y")
+    assert row["calls"] == before + 1 and row["errors"] == 0
+    assert row["p50_ms"] > 0 and row["p99_ms"] >= row["p50_ms"]
+
+
+def test_descriptors_do_not_grow_with_restarts(interlock: Supervised) -> None:
+    interlock.client.control("restart", "mcp:y")
+    before = interlock.descriptors()
+    for _ in range(4):
+        assert interlock.client.control("restart", "mcp:y")["state"] == "READY"
+    assert interlock.descriptors() <= before + 1
+    assert len(list((interlock.home.run / "data").iterdir())) == 2
+
+
+def test_a_missing_program_fails_its_worker_at_once_and_says_what_to_do(tmp_path: Path) -> None:
+    config = timing() + server_toml("gone", "/no/such/program") + rogue_toml("x")
+    with Supervised(tmp_path, config) as interlock:
+        failed = interlock.wait_state("mcp:gone", "FAILED")
+        assert "command not found: /no/such/program" in failed["reason"]
+        assert failed["generation"] == 1
+        rows = interlock.attention("mcp:gone")
+        assert rows[0]["code"] == "command_not_found" and rows[0]["fix"]
+        interlock.wait_state("mcp:x", "READY")
+        assert interlock.client.control("start", "mcp:gone")["state"] == "FAILED"
+
+
+def test_a_crash_loop_ends_in_failed_and_a_mute_server_in_its_own_time(tmp_path: Path) -> None:
+    config = (
+        timing(failures=3)
+        + rogue_toml("loop", "exit_at_start")
+        + rogue_toml("mute", "mute_init", init_timeout=0.5)
+    )
+    with Supervised(tmp_path, config) as interlock:
+        failed = interlock.wait_event("worker.failed", "mcp:loop")
+        assert failed["generation"] == 4 and "4 failures" in failed["reason"]
+        assert interlock.attention("mcp:loop")
+        place = interlock.mark()
+        assert interlock.client.control("restart", "mcp:loop")["generation"] == 5
+        interlock.wait_event("worker.starting", "mcp:loop", place)
+        assert "0.5 s" in interlock.wait_event("worker.backoff", "mcp:mute")["reason"]
+
+
+def test_a_worker_over_its_memory_is_restarted_with_that_reason(tmp_path: Path) -> None:
+    config = timing() + rogue_toml("x", limits={"memory": "1MiB"})
+    with Supervised(tmp_path, config) as interlock:
+        event = interlock.wait_event("worker.backoff", "mcp:x")
+        assert event["reason"].startswith("used ") and "its limit is 1 MiB" in event["reason"]
+
+
+def test_a_stop_during_the_start(tmp_path: Path) -> None:
+    config = timing() + rogue_toml("x", "mute_init", "ignore_end")
+    with Supervised(tmp_path, config) as interlock:
+        interlock.wait_event("worker.initializing", "mcp:x")
+        assert interlock.client.control("stop", "mcp:x")["state"] == "STOPPED"
+        place = interlock.mark()
+        interlock.client.request(messages.Reload)
+        with pytest.raises(AssertionError):
+            interlock.wait_event("worker.starting", "mcp:x", place, patience=0.5)
+
+
+def test_a_disabled_server_is_not_started_by_hand(tmp_path: Path) -> None:
+    config = timing() + rogue_toml("x", enabled=False)
+    with Supervised(tmp_path, config) as interlock:
+        assert interlock.worker("mcp:x")["state"] == "STOPPED"
+        with pytest.raises(InterlockError, match="disabled"):
+            interlock.client.control("start", "mcp:x")
