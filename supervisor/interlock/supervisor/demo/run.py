@@ -38,7 +38,7 @@ FIRST: Final = (
     f"& mcp:time/get_current_time {_UTC}\nmcp:git/git_status {_REPO}"
 )
 SECOND: Final = "\n".join(
-    [f"mcp:git/git_status {_REPO}"] * 6 + [f"mcp:time/get_current_time {_UTC}"]
+    [f"mcp:git/git_status {_REPO}"] * 8 + [f"mcp:time/get_current_time {_UTC}"]
 )
 MEASURED: Final = f"mcp:git/git_status {_REPO} & mcp:time/get_current_time {_UTC}"
 
