@@ -161,7 +161,6 @@ def run(arguments: list[str]) -> int:
         output.prepare_streams()
         result = app.main(arguments, "interlock", standalone_mode=False, obj=options)
         code = result if isinstance(result, int) else 0
-        sys.stdout.flush()
     except InterlockError as error:
         code = code_of(error)
         output.failure(options, error.code, error.message)
@@ -173,8 +172,8 @@ def run(arguments: list[str]) -> int:
         output.failure(options, "wrong_usage", error.format_message())
     except click.ClickException as error:
         output.failure(options, "failed", error.format_message())
-    except BrokenPipeError:
-        code = 0  # The reader has what it wanted.
+    except output.ReaderGoneError:
+        code = 0  # It has what it wanted.
         output.discard_stdout()
     except (KeyboardInterrupt, click.Abort):
         output.note("")

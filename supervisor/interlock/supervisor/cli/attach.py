@@ -11,7 +11,15 @@ from typing import Any, Final
 import click
 
 from interlock.supervisor.cli.logs import log_line, log_path
-from interlock.supervisor.cli.output import clean, document, one_line, options, styled, write
+from interlock.supervisor.cli.output import (
+    ReaderGoneError,
+    clean,
+    document,
+    one_line,
+    options,
+    styled,
+    write,
+)
 from interlock.supervisor.cli.session import client, full_name, workers_of
 from interlock.supervisor.cli.status import lines_of
 from interlock.supervisor.cli.tail import LogTail
@@ -67,7 +75,7 @@ def _follow_logs(tails: dict[str, LogTail], tell: Callable[[str, str], None]) ->
                 for line in tail.new_lines():
                     tell(worker, line)
             time.sleep(_EVERY)
-    except (OSError, ValueError):
+    except (ReaderGoneError, OSError, ValueError):
         return  # Nobody reads any more; the main thread notices it, too.
 
 

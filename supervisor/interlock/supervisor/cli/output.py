@@ -19,6 +19,10 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _CODES: Final = {"red": "31", "green": "32", "yellow": "33", "cyan": "36", "dim": "2", "bold": "1"}
 
 
+class ReaderGoneError(Exception):
+    """Whoever read standard output has closed it; the command has nothing left to do."""
+
+
 class Options:
     """The options that stand before or after every command."""
 
@@ -70,9 +74,12 @@ def one_line(text: object) -> str:
 
 
 def write(text: str, *, end: str = "\n") -> None:
-    """Write text to standard output at once."""
-    sys.stdout.write(text + end)
-    sys.stdout.flush()
+    """Write text to standard output at once. Raises ReaderGoneError if nobody reads it."""
+    try:
+        sys.stdout.write(text + end)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise ReaderGoneError from None
 
 
 def document(value: Any) -> None:
@@ -92,7 +99,7 @@ def failure(chosen: Options, code: str, message: str) -> None:
         if chosen.json:
             document({"code": code, "message": message})
         note(message)
-    except OSError:
+    except (OSError, ReaderGoneError):
         discard_stdout()
 
 

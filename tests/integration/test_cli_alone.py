@@ -1,0 +1,164 @@
+"""Commands without a supervisor: exit codes, sentences, files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("status",),
+        ("down",),
+        ("attach",),
+        ("start", "git"),
+        ("restart", "git", "time"),
+        ("turn", "hello"),
+        ("turns",),
+        ("turn-show", "0" * 32),
+        ("turn-watch", "0" * 32),
+        ("turn-cancel", "0" * 32),
+        ("call", "mcp:git/git_status"),
+        ("tools",),
+    ],
+)
+def test_without_a_supervisor_the_code_is_3(cli: CommandLine, arguments: tuple[str, ...]) -> None:
+    out, err = cli.both(*arguments, code=3)
+    assert out == ""
+    assert err.count("\n") == len(arguments[1:] if arguments[0] == "restart" else [1])
+    assert "interlock up" in err
+    document = cli.json(*arguments, code=3)
+    if arguments[0] not in ("start", "restart"):
+        assert document["code"] == "no_supervisor"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("statsu",), "did you mean status?"),
+        (("turn",), "TEXT"),
+        (("turn", "x", "--id", "7"), "32 hex digits"),
+        (("turn", "x", "--deadline", "0"), "deadline"),
+        (("call", "mcp:x/y", "[1]"), "no JSON object"),
+        (("call", "mcp:x/y", "{"), "no JSON object"),
+        (("up", "--bogus"), "--bogus"),
+        (("up", "--json"), "--detach"),
+        (("attach", "--nope"), "--nope"),
+        (("logs", "git", "-n", "x"), "x"),
+    ],
+)
+def test_wrong_usage_is_2_and_one_line(
+    cli: CommandLine, arguments: tuple[str, ...], words: str
+) -> None:
+    _, err = cli.both(*arguments, code=2)
+    assert words in err
+    assert err.count("\n") == 1
+
+
+def test_help_and_version_load_no_command(cli: CommandLine) -> None:
+    assert "turn-watch" in cli.run("--help")
+    assert cli.run("--version").startswith("interlock ")
+    assert "Usage" in cli.run(code=2)
+
+
+def test_home_may_stand_after_the_command(cli: CommandLine, tmp_path: Path) -> None:
+    for arguments in (("--home", "other", "status"), ("status", "--home", "other")):
+        assert str(cli.folder / "other") in cli.both(*arguments, code=3)[1]
+
+
+def test_status_loads_nothing_heavy(cli: CommandLine) -> None:
+    code = (
+        "import sys; from interlock.supervisor.cli.app import run; run(['status']);"
+        "print(*sys.modules)"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", code],
+        env=cli.environ,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    ).stdout.split()
+    heavy = {"mcp", "rich", "asyncio", "tomllib", "yaml", "platformdirs", "psutil", "watchfiles"}
+    assert heavy.isdisjoint(out)
+    assert "interlock.bus.client" in out
+
+
+def test_validate(cli: CommandLine) -> None:
+    file = cli.folder / "interlock.toml"
+    file.write_text('[mcp_servers.git]\ncommand = "x"\n')
+    assert "in order" in cli.run("validate", "interlock.toml")
+    file.write_text('[mcp_servers.git]\ncommand = "x"\ncomand = "y"\n')
+    assert f"{file}:3" in cli.run("validate", "interlock.toml")
+    file.write_text("[mcp_servers.git]\ncommand = 1\n")
+    out = cli.run("validate", "interlock.toml", code=1)
+    assert f"error: {file}:2: command must be text in quotes, not the number 1" in out
+    document = cli.json("validate", code=1)
+    assert not document["ok"]
+    assert [problem["line"] for problem in document["problems"] if problem["line"]] == [2]
+    file.write_text("[mcp_servers.git\n")
+    assert f"{file}:1:17" in cli.both("validate", "interlock.toml", code=1)[1]
+    assert "no such file" in cli.both("validate", "nowhere.toml", code=1)[1]
+
+
+def test_trust_shows_asks_lists_and_revokes(cli: CommandLine) -> None:
+    own = cli.folder / "interlock.toml"
+    own.write_text(
+        '[mcp_servers.git]\ncommand = "evil\\u001b[1m"\nargs = ["a b"]\nenv = {TOKEN = "s3cret"}\n'
+    )
+    (cli.folder / ".mcp.json").write_text('{"mcpServers": {"x": {"url": "http://x"}}}')
+    out, _ = cli.both("trust", code=1, stdin="n\n")
+    assert "mcp:git: start 'evil\\x1b[1m' 'a b' with variables TOKEN" in out
+    assert "mcp:x: connect to http://x" in out
+    assert "s3cret" not in out
+    assert cli.json("trust", "--list") == {"trusted": []}
+    cli.run("trust", stdin="y\n")
+    rows = cli.json("trust", "--list")["trusted"]
+    assert [row["state"] for row in rows] == ["trusted", "trusted"]
+    own.write_text("")
+    assert "changed" in cli.run("trust", "--list")
+    cli.run("trust", "interlock.toml", "--yes")
+    cli.run("trust", "--revoke", ".")
+    assert cli.json("trust", "--list") == {"trusted": []}
+    cli.both("trust", "--revoke", ".", code=1)
+    own.write_text("[")
+    assert "mend it first" in cli.both("trust", "--yes", code=1)[1]
+    assert "does not exist" in cli.both("trust", "nowhere", code=1)[1]
+
+
+def test_up_says_why_it_cannot(cli: CommandLine) -> None:
+    file = cli.folder / "c.toml"
+    file.write_text("a = \n")
+    for arguments in (("up",), ("up", "--detach")):
+        out, err = cli.both(*arguments, "--config", "c.toml", code=1)
+        assert out == ""
+        assert err.startswith(f"{file}:1:5: this is not valid TOML")
+        assert err.count("\n") == 1
+    document = cli.json("up", "--detach", "--config", "nowhere.toml", code=1)
+    assert document["code"] == "start_failed"
+    cli.home.rename(cli.home.with_name("old"))
+    cli.home.write_text("")
+    assert "--home" in cli.both("up", "--detach", code=1)[1]
+
+
+def test_logs_of_a_worker_that_ran_once(cli: CommandLine) -> None:
+    logs = cli.home / "logs"
+    logs.mkdir(parents=True)
+    (logs / "mcp-git.log.1").write_text("one\ntwo\n")
+    (logs / "mcp-git.log").write_text("three\nf\x1b[31mour\n")
+    assert cli.run("logs", "git", "-n", "3") == "two\nthree\nf\\x1b[31mour\n"
+    assert cli.run("logs", "mcp:git", "-n", "0") == ""
+    lines = [json.loads(line) for line in cli.run("logs", "git", "--json").splitlines()]
+    assert [line["line"] for line in lines] == ["one", "two", "three", "f\x1b[31mour"]
+    assert "no log" in cli.both("logs", "time", code=1)[1]

@@ -1,0 +1,223 @@
+"""Commands against a running supervisor, as a user types them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine, server_table
+
+CONFIG = (
+    server_table("small")
+    + server_table("off", enabled=False)
+    + '[mcp_servers.gone]\ncommand = "no-such-command"\n'
+    + '[agents.main]\nmodel = "direct"\n'
+)
+ECHO = 'mcp:small/echo {"text": "hello"}'
+
+
+@pytest.fixture(scope="module")
+def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
+    line = CommandLine(tmp_path_factory.mktemp("cli"))
+    (line.folder / "c.toml").write_text(CONFIG)
+    line.run("up", "--detach", "--config", "c.toml")
+    try:
+        line.run("start", "small", "agent:main")
+        yield line
+    finally:
+        line.run("down")
+
+
+def test_a_second_supervisor_is_refused_with_the_pid(cli: CommandLine) -> None:
+    pid = cli.json("status")["supervisor"]["pid"]
+    for arguments in (("up",), ("up", "--detach")):
+        assert f"pid {pid}" in cli.both(*arguments, code=1)[1]
+
+
+def test_status(cli: CommandLine) -> None:
+    document = cli.json("status")
+    assert {row["name"] for row in document["workers"]} >= {"agent:main", "mcp:small", "mcp:gone"}
+    (one,) = cli.json("status", "small")["workers"]
+    assert one["name"] == "mcp:small"
+    assert one["state"] == "READY"
+    out = cli.run("status")
+    assert "\x1b" not in out
+    assert "needs attention" in out
+    assert "command not found: no-such-command" in out
+    assert "mcp:small" in cli.both("status", "nobody", code=1)[1]
+
+
+def test_start_and_restart_say_the_outcome(cli: CommandLine) -> None:
+    assert "mcp:small is READY" in cli.run("restart", "small")
+    assert "command not found" in cli.both("start", "gone", code=1)[1]
+    assert cli.json("stop", "small")["workers"][0]["state"] == "STOPPED"
+    document = cli.json("start", "small", "gone", code=1)
+    assert [row["state"] for row in document["workers"]] == ["READY", "FAILED"]
+    assert "no worker" in cli.both("stop", "nobody", code=1)[1]
+
+
+def test_call(cli: CommandLine) -> None:
+    assert cli.run("call", "mcp:small/echo", '{"text": "hi"}') == "hi\n"
+    assert cli.run("call", "mcp:small/echo", "-", stdin='{"text": "in"}') == "in\n"
+    document = cli.json("call", "mcp__small__echo", '{"text": "hi"}')
+    assert document["outcome"] == "ok"
+    assert document["content"] == [{"type": "text", "text": "hi"}]
+    assert (
+        cli.json("call", "mcp:small/echo", '{"text": "error"}', code=1)["outcome"] == "tool_error"
+    )
+    assert cli.json("call", "mcp:small/nope", code=1)["outcome"] == "not_found"
+    assert cli.json("call", "mcp:gone/x", code=1)["outcome"] in ("unavailable", "not_found")
+    assert cli.json("call", "mcp:small/mute", "--timeout", "0.2", code=5)["outcome"] == "timeout"
+
+
+def test_turn(cli: CommandLine) -> None:
+    out, err = cli.both("turn", ECHO)
+    assert out == "hello\n"
+    assert "-> mcp:small/echo" in err
+    items = cli.lines("turn", ECHO)
+    assert [item["offset"] for item in items] == list(range(len(items)))
+    assert items[0]["type"] == "turn.started"
+    assert items[-1]["type"] == "turn.completed"
+    turn = items[0]["turn"]
+    assert cli.lines("turn-watch", turn, "--offset", "1") == items[1:]
+    assert cli.lines("turn", ECHO, "--id", turn) == items
+    assert cli.run("turn", "-", stdin=ECHO) == "hello\n"
+    shown = cli.json("turn-show", turn)
+    assert [call["outcome"] for call in shown["calls"]] == ["ok"]
+    assert turn in cli.run("turn-show", turn)
+    assert cli.json("turns")["turns"][0]["state"] == "completed"
+    assert turn in cli.run("turns")
+
+
+def test_turns_that_end_badly(cli: CommandLine) -> None:
+    assert "turn.failed" in cli.run("turn", "in plain words", "--json", code=1)
+    assert (
+        cli.lines("turn", "mcp:small/mute {}", "--deadline", "0.3", code=5)[-1]["code"]
+        == "deadline"
+    )
+    assert "agent" in cli.both("turn", ECHO, "--agent", "nobody", code=1)[1]
+    cli.both("turn-show", "f" * 32, code=1)
+
+
+def test_ctrl_c_cancels_the_turn(cli: CommandLine) -> None:
+    with cli.popen("turn", "mcp:small/mute {}", "--json") as process:
+        assert process.stdout is not None
+        items = []
+        for line in process.stdout:
+            items.append(json.loads(line))
+            if items[-1]["type"] == "tool.call":
+                process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 1
+    assert items[-1]["type"] == "turn.cancelled"
+    assert [item["offset"] for item in items] == list(range(len(items)))
+
+
+def test_a_detached_turn_is_cancelled_by_hand(cli: CommandLine) -> None:
+    turn = cli.json("turn", "mcp:small/mute {}", "--detach")["turn"]
+    assert cli.json("turn-cancel", turn)["turn"] == turn
+    assert cli.lines("turn-watch", turn, code=1)[-1]["type"] == "turn.cancelled"
+
+
+def test_attach_streams_and_resumes(cli: CommandLine) -> None:
+    with cli.popen("attach", "small", "--json", "--logs") as process:
+        assert process.stdout is not None
+        snapshot = json.loads(process.stdout.readline())
+        assert snapshot["topic"] == "snapshot"
+        cli.run("restart", "small")
+        topics = []
+        for line in process.stdout:
+            document = json.loads(line)
+            topics.append(document["topic"])
+            assert document["name"] == "mcp:small"
+            if {"log", "worker.ready"} <= set(topics):
+                break
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 1
+    since = f"{snapshot['epoch']}:{snapshot['seq']}"
+    with cli.popen("attach", "--json", "--since", since) as process:
+        assert process.stdout is not None
+        first = json.loads(process.stdout.readline())
+        assert first["seq"] == snapshot["seq"] + 1
+        process.stdout.close()
+        cli.run("restart", "small")
+        assert process.wait(30) == 0
+    cli.both("attach", "--since", "what", code=2)
+
+
+def test_a_reader_that_leaves_is_no_failure(cli: CommandLine) -> None:
+    for arguments in (("status",), ("tools",), ("attach",)):
+        with cli.popen(*arguments) as process:
+            assert process.stdout is not None
+            process.stdout.close()
+            if arguments == ("attach",):
+                cli.run("restart", "small")
+            assert process.stderr is not None
+            assert process.stderr.read() == ""
+            assert process.wait(30) == 0
+
+
+def test_tools_and_logs(cli: CommandLine) -> None:
+    document = cli.json("tools")
+    assert document["agent"] == "main"
+    names = [row["name"] for row in document["capabilities"]]
+    assert names == ["mcp:small/echo", "mcp:small/mute"]
+    assert "mcp:small/echo" in cli.run("tools")
+    assert cli.json("tools", "--for", "x")["capabilities"]
+    assert "worker.ready" in cli.run("logs", "supervisor", "-n", "1000")
+    assert cli.run("logs", "small")
+    with cli.popen("logs", "small", "-f", "-n", "0") as process:
+        assert process.stdout is not None
+        cli.run("restart", "small")
+        assert process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 1
+
+
+def test_trust_is_in_force_at_once(cli: CommandLine) -> None:
+    file = cli.folder / "interlock.toml"
+    with cli.popen("attach", "--json") as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline()
+            file.write_text(server_table("late"))
+            _until(process, "attention.changed", "mcp:late")
+            assert "interlock trust" in cli.run("status")
+            cli.run("trust", "--yes")
+            _until(process, "worker.ready", "mcp:late")
+            cli.run("trust", "--revoke")
+            _until(process, "worker.stopped", "mcp:late")
+        finally:
+            file.unlink()
+            process.kill()
+
+
+def _until(process: subprocess.Popen[str], topic: str, name: str) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        event = json.loads(line)
+        if (event["topic"], event.get("name")) == (topic, name):
+            return
+
+
+def test_up_in_the_foreground_tells_and_stops_in_order(tmp_path: Path) -> None:
+    line = CommandLine(tmp_path)
+    (line.folder / "c.toml").write_text(CONFIG)
+    with line.popen("up", "--config", "c.toml") as process:
+        assert process.stderr is not None
+        told = []
+        for text in process.stderr:
+            told.append(text)
+            if text.startswith("mcp:small is READY"):
+                break
+        assert any(f"(pid {process.pid})" in text for text in told)
+        assert line.json("status")["supervisor"]["pid"] == process.pid
+        os.kill(process.pid, signal.SIGINT)
+        rest = process.stderr.read()
+        assert process.wait(30) == 0
+        assert "Traceback" not in rest
+    line.run("status", code=3)
