@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from functools import lru_cache
+from typing import Final, Literal
 
 import msgspec
 
-from interlock.bus.names import matches, matches_folded
+from interlock.bus.names import CapabilityName, matches, matches_folded
 from interlock.bus.records import OfferRow
 from interlock.bus.settings import AgentSettings, PolicySettings
 from interlock.supervisor.catalog.rows import CatalogRow, SourceView
 
+REMEMBERED: Final = 1 << 15
+"""Answers of rules that are kept; folding 600 names for every turn would stall the supervisor."""
 By = Literal["disabled", "policy", "grant", "deny", "state", "limit"]
 
 
@@ -39,16 +42,15 @@ def forbidden(
     Without an agent (a person's direct call) grants and denials of agents do not count. Rules that
     forbid match every spelling, a grant only the name itself.
     """
-    name = row.capability
     if row.disabled:
         return "disabled", "disabled in the server's entry (disabled_tools)"
-    if row.tier == "block" or any(matches_folded(pattern, name) for pattern in policy.block):
+    if row.tier == "block" or any(_forbids(pattern, row.name) for pattern in policy.block):
         return "policy", "blocked by policy"
     if agent is None:
         return None
-    if not any(matches(pattern, name) for pattern in agent.grant):
+    if not any(_allows(pattern, row.name) for pattern in agent.grant):
         return "grant", "not in the agent's grant"
-    if any(matches_folded(pattern, name) for pattern in agent.deny):
+    if any(_forbids(pattern, row.name) for pattern in agent.deny):
         return "deny", "denied to the agent"
     return None
 
@@ -60,7 +62,7 @@ def permitted(
     kept = [row for row in rows if forbidden(row, agent, policy) is None]
     if agent.focus:
         # A stable sort: within and outside the focus the catalog's order stays.
-        kept.sort(key=lambda row: not any(matches(rule, row.capability) for rule in agent.focus))
+        kept.sort(key=lambda row: not any(_allows(rule, row.name) for rule in agent.focus))
     return tuple(kept)
 
 
@@ -93,6 +95,16 @@ def make_offer(
             for (source, by, reason), count in sorted(counts.items())
         ),
     )
+
+
+@lru_cache(REMEMBERED)
+def _allows(pattern: str, name: str) -> bool:
+    return matches(pattern, CapabilityName.parse(name))
+
+
+@lru_cache(REMEMBERED)
+def _forbids(pattern: str, name: str) -> bool:
+    return matches_folded(pattern, CapabilityName.parse(name))
 
 
 def offer_row(row: CatalogRow) -> OfferRow:

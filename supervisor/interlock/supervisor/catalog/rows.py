@@ -137,11 +137,18 @@ class Catalog:
         if source is None:
             return Delta()
         source.state, source.reason = state, reason
-        return self._rebuild(worker, source)
+        rows = tuple(
+            msgspec.structs.replace(row, connected=source.connected, reason=source.why)
+            for row in source.rows
+        )
+        return self._replace(source, rows)
 
     def _rebuild(self, worker: str, source: _Source) -> Delta:
+        return self._replace(source, _rows(worker, source))
+
+    def _replace(self, source: _Source, rows: tuple[CatalogRow, ...]) -> Delta:
         before = source.rows
-        source.rows = _rows(worker, source)
+        source.rows = rows
         self._merged = None
         return _difference(_usable(before), _usable(source.rows))
 
