@@ -360,3 +360,20 @@ def test_the_loop_goes_on_while_the_disk_is_slow(tmp_path: Path) -> None:
             assert await made.turn("t1") is not None
 
     run(story)
+
+
+def test_a_flood_of_call_reports_is_dropped_and_not_the_items_of_turns(tmp_path: Path) -> None:
+    async def story() -> None:
+        folder = tmp_path / "later"
+        bounds = JournalBounds(retry=0.05, call_backlog=3_000)
+        async with journal(folder / "j.sqlite3", bounds=bounds) as (made, notices, _):
+            made.append_items("t1", 0, [b"{}"])
+            for n in range(100):
+                made.add_calls([call(n)])
+            assert made.dropped_calls == 89
+            folder.mkdir()
+            await notices.until("journal_full", clear=True)
+            assert await made.items("t1") == [b"{}"]
+            assert len(await made.calls("t1")) == 11
+
+    run(story)

@@ -17,7 +17,7 @@ from interlock.supervisor.catalog.schemas import Schemas
 
 
 def report(name: str, **fields: object) -> CapabilityReport:
-    return msgspec.convert({"name": name, "digest": name, **fields}, CapabilityReport)
+    return msgspec.convert({"name": name, "digest": "d" * 64, **fields}, CapabilityReport)
 
 
 def catalog(**servers: list[str]) -> Catalog:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.bus.errors import InterlockError
-from interlock.bus.events import Event, WorkerReady, WorkerStarting
+from interlock.bus.events import CatalogChanged, Event, WorkerReady, WorkerStarting
 from interlock.supervisor.events.sequencer import Sequencer
 
 
@@ -94,3 +94,13 @@ def test_listeners_hear_until_they_stop() -> None:
     stop()
     sequencer.publish(WorkerStarting(name="b"))
     assert [event.seq for event in heard] == [1]
+
+
+def test_what_is_kept_is_bounded_in_bytes_too() -> None:
+    sequencer = Sequencer("e1", kept=1_000, kept_bytes=10_000)
+    for _ in range(100):
+        sequencer.publish(CatalogChanged(name="mcp:a", added=("x" * 500, "y" * 490)))
+    kept = sequencer.replay("e1", 91)
+    assert [event.seq for event in kept] == list(range(92, 101))
+    with pytest.raises(InterlockError):
+        sequencer.replay("e1", 90)

@@ -23,6 +23,8 @@ MAX_NAME: Final = 256
 """Bytes of one tool's name."""
 TIERS: Final[tuple[Tier, ...]] = ("safe", "monitor", "ask", "block")
 """From the least to the most careful."""
+DIGEST: Final = 64
+"""Characters of a digest; a report with another one has no document."""
 USABLE: Final = "READY"
 _STATE_REASONS: Final = {
     "STOPPED": "stopped",
@@ -245,7 +247,7 @@ def _row(worker: WorkerName, source: _Source, report: CapabilityReport) -> Catal
         reason=source.why,
         summary=summary(report.summary),
         local=report.name,
-        digest=report.digest,
+        digest=report.digest if len(report.digest) == DIGEST else "",
         timeout=timeout,
         timeout_max=max(timeout, settings.call_timeout_max),
         idempotent=bool(report.idempotent or report.read_only),

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from interlock.bus.errors import UsageError
 from interlock.bus.events import ToolCompleted, ToolFailed, ToolStarted
 from interlock.bus.messages import CallReports
@@ -17,6 +19,8 @@ from interlock.supervisor.events.sequencer import Sequencer
 
 OPEN_CALLS: Final = 10_000
 """Calls of one generation that are followed at once; a worker that reports more is not believed."""
+LONGEST: Final = 200
+"""Characters of a text in a report; longer ones are cut."""
 RESULTS: Final = ("ok", "tool_error")
 """Outcomes with a result; all others are failures."""
 
@@ -35,16 +39,17 @@ class CallBook:
     def report(self, worker: str, generation: int, message: CallReports) -> None:
         """Journal the calls of one batch and publish an event for each."""
         now = self._clock()
+        reports = [_cut(call) for call in message.reports]
         under_way = self._open.setdefault((worker, generation), {})
         rows = []
-        for call in message.reports:
+        for call in reports:
             if call.outcome:
                 under_way.pop(call.id, None)
             elif len(under_way) < OPEN_CALLS:
                 under_way[call.id] = call
             rows.append(_row(worker, generation, call, now))
         self._journal.add_calls(rows)
-        for call in message.reports:
+        for call in reports:
             self._publish(worker, call)
 
     def lose(self, worker: str, generation: int) -> None:
@@ -111,6 +116,12 @@ def capability_of(worker: str, local: str) -> str:
         return str(CapabilityName(source.kind, source.id, local))
     except UsageError:
         return f"{worker}/?"
+
+
+def _cut(call: CallReport) -> CallReport:
+    texts = ("id", "capability", "caller", "turn", "outcome")
+    long = {name: text[:LONGEST] for name in texts if len(text := getattr(call, name)) > LONGEST}
+    return msgspec.structs.replace(call, **long) if long else call
 
 
 def _row(worker: str, generation: int, call: CallReport, now: float) -> CallRow:

@@ -63,6 +63,8 @@ class JournalBounds(msgspec.Struct, frozen=True, kw_only=True):
     batch: int = 4 << 20
     backlog: int = 256 << 20
     """Of memory for what is not on the disk yet; beyond it the oldest items are given up."""
+    call_backlog: int = 16 << 20
+    """Of memory for reports of calls alone; beyond it new ones are dropped and counted."""
     close: float = 3.0
 
 
@@ -80,6 +82,8 @@ class Journal:
         self.epoch = epoch
         self.past: tuple[str, ...] = ()
         """Ids of the turns of earlier supervisors, oldest first; set by `open`."""
+        self.dropped_calls = 0
+        """Call reports that came faster than the disk takes them."""
         self._attention = attention
         self._bounds = bounds or JournalBounds()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -89,6 +93,7 @@ class Journal:
         self._wake = threading.Condition()
         self._queue: deque[Operation] = deque()
         self._bytes = 0
+        self._call_bytes = 0
         self._urgent = 0
         self._pending: Counter[str] = Counter()
         self._stored: set[str] = set()
@@ -143,8 +148,13 @@ class Journal:
 
     def add_calls(self, calls: Sequence[CallRow]) -> None:
         """Store starts and ends of calls."""
-        if calls:
-            self._put(PutCalls(tuple(calls)))
+        if not calls:
+            return
+        if self._call_bytes > self._bounds.call_backlog:
+            # One worker that floods must not push the items of others out.
+            self.dropped_calls += len(calls)
+            return
+        self._put(PutCalls(tuple(calls)))
 
     def lose_calls(self, worker: str, generation: int) -> None:
         """Mark what that generation left without an end: worker_died, may_have_run."""
@@ -200,6 +210,8 @@ class Journal:
 
     def _count(self, operation: Operation, sign: int) -> None:
         self._bytes += sign * operation.cost
+        if isinstance(operation, PutCalls):
+            self._call_bytes += sign * operation.cost
         if isinstance(operation, PutTurn) and operation.done is not None:
             self._urgent += sign
         if operation.turn:

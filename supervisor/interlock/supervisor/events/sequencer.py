@@ -14,6 +14,8 @@ from interlock.bus.events import Event
 
 KEPT: Final = 10_000
 """Events that can be replayed."""
+KEPT_BYTES: Final = 32 << 20
+"""Of text in those, about; a source with thousands of long names must not fill the memory."""
 ENCODINGS: Final = (b"json", b"msgpack")
 """Topics of the events socket: a subscriber gets every event in the encoding it names."""
 
@@ -39,13 +41,17 @@ class Sequencer:
         *,
         clock: Callable[[], float] = time.time,
         kept: int = KEPT,
+        kept_bytes: int = KEPT_BYTES,
     ) -> None:
         self.epoch = epoch
         self.seq = 0
         """Number of the newest event; 0 before the first."""
         self._send = send
         self._clock = clock
-        self._ring: deque[Event] = deque(maxlen=kept)
+        self._ring: deque[tuple[Event, int]] = deque()
+        self._kept = kept
+        self._kept_bytes = kept_bytes
+        self._bytes = 0
         self._topics: set[bytes] = set()
         self._listeners: list[Listener] = []
 
@@ -53,7 +59,7 @@ class Sequencer:
         """Give the event its epoch, seq and time, keep it, send it; return the stamped event."""
         self.seq += 1
         stamped = msgspec.structs.replace(event, epoch=self.epoch, seq=self.seq, time=self._clock())
-        self._ring.append(stamped)
+        self._keep(stamped)
         if self._send is not None:
             for encoding in ENCODINGS:
                 if self.wants(encoding):
@@ -61,6 +67,13 @@ class Sequencer:
         for listener in tuple(self._listeners):
             listener(stamped)
         return stamped
+
+    def _keep(self, event: Event) -> None:
+        size = _text(event)
+        self._ring.append((event, size))
+        self._bytes += size
+        while len(self._ring) > self._kept or self._bytes > self._kept_bytes:
+            self._bytes -= self._ring.popleft()[1]
 
     def on_frames(self, frames: list[bytes]) -> None:
         """Take one message read from the XPUB: a subscription or its end; anything else is nothing.
@@ -87,12 +100,12 @@ class Sequencer:
         Raises InterlockError with code `gap` if the epoch is another one, the events are no longer
         kept, or `seq` was never reached: take a snapshot then.
         """
-        oldest = self._ring[0].seq if self._ring else self.seq + 1
+        oldest = self._ring[0][0].seq if self._ring else self.seq + 1
         if epoch != self.epoch or seq > self.seq or seq + 1 < oldest:
             raise InterlockError(
                 "These events are no longer kept; take a snapshot and go on from there.", code="gap"
             )
-        return [event for event in self._ring if event.seq > seq]
+        return [event for event, _ in self._ring if event.seq > seq]
 
     def replay_document(self, epoch: str, seq: int) -> bytes:
         """The answer to an api `replay` request: `{epoch, events}` as JSON. Raises as `replay`."""
@@ -107,3 +120,15 @@ class Sequencer:
                 self._listeners.remove(listener)
 
         return stop
+
+
+def _text(event: Event) -> int:
+    """Characters of the texts in an event."""
+    size = 0
+    for name in event.__struct_fields__:
+        value = getattr(event, name)
+        if isinstance(value, str):
+            size += len(value)
+        elif isinstance(value, tuple):
+            size += sum(map(len, value))
+    return size
