@@ -240,9 +240,9 @@ class Peer:
         """Return a document, a reply that is not ok, or None for no reply."""
         match request:
             case m.StatusGet():
-                return {"supervisor": {"pid": self.pid}, "workers": [], "needs_attention": []}
+                return self._status()
             case m.SnapshotGet():
-                return {"epoch": self.epoch, "seq": self.seq, "status": {"workers": []}}
+                return {"epoch": self.epoch, "seq": self.seq, "status": self._status()}
             case m.ReplayGet():
                 if request.epoch != self.epoch or self.replay_gap:
                     return m.Reply(id=0, code="gap", message="These events are not kept.")
@@ -281,6 +281,10 @@ class Peer:
             case m.Shutdown():
                 return {}
         return None
+
+    def _status(self) -> dict[str, Any]:
+        row = {"name": WORKER, "state": "READY", "generation": self.generation}
+        return {"supervisor": {"pid": self.pid}, "workers": [row], "needs_attention": []}
 
     def _resolve(self, identity: bytes, request: m.Resolve) -> Any:
         if request.capability in self.refuse:

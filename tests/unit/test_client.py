@@ -121,6 +121,16 @@ def test_a_worker_that_dies_fails_the_call_at_once(peer: Peer, bus: Client) -> N
 def test_a_route_to_a_generation_that_ended_is_resolved_again(peer: Peer, bus: Client) -> None:
     assert bus.call(ECHO).ok
     peer.do(peer.kill_worker)
+    bus.status()  # its answer comes after the news
+    assert bus.call(ECHO).ok
+    assert [call.generation for call in peer.calls] == [1, 2]
+
+
+def test_news_that_came_while_nobody_waited(peer: Peer, bus: Client) -> None:
+    assert bus.call(ECHO).ok
+    peer.do(peer.kill_worker)
+    api = bus._line._api
+    assert api.poll(5000)  # it is here, and unread
     assert bus.call(ECHO).ok
     assert [call.generation for call in peer.calls] == [1, 2]
 

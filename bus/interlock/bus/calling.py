@@ -48,6 +48,8 @@ class Caller:
         on_progress: OnProgress | None,
     ) -> CallResult:
         """Call a capability and return how it ended; see `Client.call`."""
+        # Since the last request a `gone` may have come; nobody reads while nobody waits.
+        self._line.deliver()
         started = time.monotonic()
         kept = self._routes.find(capability, started)
         result = self._attempt(capability, kept, body, timeout, timeout_max, on_progress)

@@ -227,13 +227,18 @@ class Line:
         supervisor's process is gone.
         """
         left = min(max(until - time.monotonic(), 0.0), CHECK)
-        ready = self._poller.poll(math.ceil(left * 1000))
+        if self.deliver(math.ceil(left * 1000)) or supervisor_lives(self.home, self.info):
+            return
+        raise lost_supervisor(self.home, self.info, self.answered)
+
+    def deliver(self, milliseconds: int = 0) -> bool:
+        """Deliver what is here, or what comes first within that time; False if nothing came."""
+        ready = self._poller.poll(milliseconds)
         for sock, flags in ready:
             handler = self._handlers.get(sock)
             if flags & zmq.POLLIN and handler is not None:
                 self._drain(sock, handler)
-        if not ready and not supervisor_lives(self.home, self.info):
-            raise lost_supervisor(self.home, self.info, self.answered)
+        return bool(ready)
 
     def renew(self) -> bool:
         """Turn to the supervisor that runs on this home now; False if there is no other one."""
