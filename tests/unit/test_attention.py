@@ -38,8 +38,6 @@ def test_replace_touches_only_what_is_not_kept() -> None:
         ("mcp:y", ""),
     }
     assert len(heard) == 2
-    attention.forget("mcp:x")
-    assert [one.name for one in attention.rows()] == ["mcp:y"]
 
 
 def test_a_worker_cannot_fill_the_memory() -> None:

@@ -70,10 +70,6 @@ class Attention:
         for row in fresh.values():
             self.set(row)
 
-    def forget(self, name: str) -> None:
-        """Take away all rows of a worker that is gone for good."""
-        self.replace((), lambda row: row.name != name)
-
 
 def _cut(row: Row) -> Row:
     texts = {

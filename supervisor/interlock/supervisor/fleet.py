@@ -35,6 +35,8 @@ from interlock.supervisor.member import SETTLED, Member, Predicate
 from interlock.supervisor.spawn.launcher import Launcher
 
 JITTER: Final = 0.2
+LAST_WORDS: Final = 0.05
+"""Seconds that a message may still take after the death of its sender."""
 PERMANENT: Final = frozenset({"command_not_found", "no_permission", "too_large"})
 """Codes of failed starts that trying again soon cannot help."""
 
@@ -147,18 +149,24 @@ class Fleet:
         worker = member.worker
         before = (worker.state, worker.reason, worker.generation)
         todo = step(worker, event)
-        told = (worker.state, worker.reason, worker.generation) == before
+        # First what keeps the worker going, then everybody who decides learns of it, and only then
+        # it is announced: who acts on an event finds what it says.
         for command in todo:
-            # The dead are fenced first, then everybody who decides learns of the new state, and
-            # only then it is announced: who acts on an event finds what it says.
-            if not told and not isinstance(command, commands.Fence):
-                self.listener.worker_changed(name)
-                told = True
             self._execute(member, command)
-        if not told:
-            self.listener.worker_changed(name)
-        self._attend(member)
-        member.wake()
+        try:
+            for command in todo:
+                if isinstance(command, commands.Fence):
+                    self._tell_gone(member, command.generation, command.reason)
+            if (worker.state, worker.reason, worker.generation) != before:
+                self.listener.worker_changed(name)
+            if commands.Forget() in todo:
+                self.listener.worker_forgotten(name)
+            for command in todo:
+                if isinstance(command, commands.Publish):
+                    self._sequencer.publish(command.event)
+        finally:
+            self._attend(member)
+            member.wake()
 
     def feed_all(self, make: type[inputs.Start]) -> None:
         """Apply the same wish to all workers whose entry is enabled, in parallel."""
@@ -188,22 +196,27 @@ class Fleet:
         """A process is dead; how it ended comes with `exited`."""
         member = self.members.get(name)
         if member is not None and member.worker.generation == generation:
-            self._fence(member, generation, "its process died")
+            self._tell_gone(member, generation, "its process died")
 
     def exited(
         self, name: str, generation: int, exit_code: int | None, signal_number: int | None
     ) -> None:
-        """A process is dead and how it ended is known."""
-        self.feed(
-            name,
-            inputs.Exited(
-                now=time.monotonic(),
-                generation=generation,
-                exit_code=exit_code,
-                signal=signal_number,
-                jitter=self._jitter(),
-            ),
+        """A process is dead and how it ended is known.
+
+        What exits by itself may have said why, and that may still be on its way.
+        """
+        member = self.members.get(name)
+        event = inputs.Exited(
+            now=time.monotonic(),
+            generation=generation,
+            exit_code=exit_code,
+            signal=signal_number,
+            jitter=self._jitter(),
         )
+        if exit_code is None or member is None or member.worker.state is State.STOPPING:
+            self.feed(name, event)
+        else:
+            asyncio.get_running_loop().call_later(LAST_WORDS, self.feed, name, event)
 
     def spawner_lost(self, reason: str) -> None:
         """The spawner died and everything below it has been swept."""
@@ -276,18 +289,16 @@ class Fleet:
                 member.timer = loop.call_later(delay, self._fire, *fired)
             case commands.CancelTimer():
                 self._cancel_timer(member)
-            case commands.Fence(generation, reason):
-                self._fence(member, generation, reason)
+            case commands.Fence(generation):
+                self._fence(member, generation)
             case commands.ReplaceSpawner():
                 if self.launcher.pid is not None:
                     os.kill(self.launcher.pid, signal.SIGKILL)
-            case commands.Publish(event):
-                self._sequencer.publish(event)
             case commands.Forget():
                 self._cancel_timer(member)
                 del self.members[name]
-                self._attention.forget(name)
-                self.listener.worker_forgotten(name)
+            case commands.Publish():
+                pass  # last of all, see `feed`
 
     def _spawn(self, member: Member, generation: int) -> None:
         name = member.worker.name
@@ -300,16 +311,21 @@ class Fleet:
         self.control.expect(boot)
         self.launcher.spawn(spawn_request(boot, member.entry))
 
-    def _fence(self, member: Member, generation: int, reason: str) -> None:
+    def _fence(self, member: Member, generation: int) -> None:
+        """Hear nothing more in the name of a dead generation; its socket file goes with it."""
         if generation <= member.fenced:
             return
         member.fenced = generation
-        name = member.worker.name
-        self.control.forget(name, generation)
+        self.control.forget(member.worker.name, generation)
         if member.endpoint:
             unlink_endpoint(member.endpoint)
         member.forget_generation()
-        self.listener.worker_gone(name, generation, reason)
+
+    def _tell_gone(self, member: Member, generation: int, reason: str) -> None:
+        """Tell who may be calling that generation, once."""
+        if generation > member.told_gone:
+            member.told_gone = generation
+            self.listener.worker_gone(member.worker.name, generation, reason)
 
     def _fire(self, name: str, generation: int, timer: Timer) -> None:
         self.members[name].timer = None
@@ -326,6 +342,10 @@ class Fleet:
     def _attend(self, member: Member) -> None:
         """Keep the worker's own row under needs attention true: there while it is in trouble."""
         worker = member.worker
+        if worker.name not in self.members:
+            # What is wrong with its configuration may be why it is gone; that stays.
+            self._attention.replace((), lambda row: row.name != worker.name or row.file != "")
+            return
         if worker.state not in SETTLED:
             return  # no outcome yet: a row would come and go with every attempt
         trouble = _trouble(member)

@@ -37,6 +37,8 @@ class Member:
     degraded_code: str = ""
     fenced: int = 0
     """The newest generation that is known to be dead."""
+    told_gone: int = 0
+    """The newest generation whose end has been told."""
     metrics: CallMetrics = field(default_factory=CallMetrics)
     timer: asyncio.TimerHandle | None = None
     waiters: list[tuple[Predicate, asyncio.Future[None]]] = field(default_factory=list)

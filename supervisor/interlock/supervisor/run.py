@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import zmq
+
 from interlock.bus.endpoints import Home, HomeLock, default_home
 from interlock.bus.errors import InterlockError
 from interlock.bus.events import Event
@@ -45,7 +47,7 @@ def run_supervisor(
     except InterlockError as error:
         sys.stderr.write(f"{error.message}\n")
         return 1
-    except OSError as error:
+    except (OSError, zmq.ZMQError) as error:
         sys.stderr.write(
             f"The supervisor cannot work in {home.path}: {error}. "
             "Free some space there or choose another --home.\n"

@@ -1,0 +1,105 @@
+"""A changed configuration in a running supervisor: only what it means happens, nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from supervised import DIRECT_AGENT, Supervised, rogue_toml, timing
+
+from interlock.bus import messages
+
+
+def change(interlock: Supervised, *parts: str) -> dict[str, object]:
+    """Write the file and wait until the supervisor noticed by itself."""
+    place = interlock.mark()
+    interlock.config.write_text("".join(parts))
+    return interlock.wait_event("config.reloaded", after=place)
+
+
+def test_each_change_does_what_it_means(tmp_path: Path) -> None:
+    base = timing() + DIRECT_AGENT
+    with Supervised(tmp_path, base + rogue_toml("x") + rogue_toml("y")) as interlock:
+        x = interlock.wait_state("mcp:x", "READY")
+        y = interlock.wait_state("mcp:y", "READY")
+        agent = interlock.wait_state("agent:main", "READY")
+
+        event = change(interlock, base, rogue_toml("x", concurrency=2), rogue_toml("y"))
+        assert event["applied"] == ("mcp:x",) and event["restarted"] == ()
+        assert interlock.worker("mcp:x")["pid"] == x["pid"]
+
+        place = interlock.mark()
+        event = change(interlock, base, rogue_toml("x", "noise"), rogue_toml("y"))
+        assert event["restarted"] == ("mcp:x",)
+        assert interlock.wait_event("worker.ready", "mcp:x", place)["generation"] == 2
+
+        place = interlock.mark()
+        event = change(interlock, base, rogue_toml("x", "noise"), rogue_toml("z"))
+        assert (event["added"], event["removed"]) == (("mcp:z",), ("mcp:y",))
+        interlock.wait_event("worker.stopped", "mcp:y", place)
+        interlock.wait_event("worker.ready", "mcp:z", place)
+        names = [row["name"] for row in interlock.client.status()["workers"]]
+        assert names == ["agent:main", "mcp:x", "mcp:z"]
+        assert interlock.worker("mcp:x")["generation"] == 2
+        assert interlock.worker("agent:main")["pid"] == agent["pid"]
+        assert y["pid"] not in {row["pid"] for row in interlock.client.status()["workers"]}
+
+        place = interlock.mark()
+        change(interlock, base, rogue_toml("x", "noise"), rogue_toml("z", enabled=False))
+        interlock.wait_event("worker.stopped", "mcp:z", place)
+        place = interlock.mark()
+        change(interlock, base, rogue_toml("x", "noise"), rogue_toml("z"))
+        assert interlock.wait_event("worker.ready", "mcp:z", place)["generation"] == 2
+
+
+def test_a_broken_file_keeps_what_runs_and_says_where(tmp_path: Path) -> None:
+    config = timing() + rogue_toml("x")
+    with Supervised(tmp_path, config) as interlock:
+        before = interlock.wait_state("mcp:x", "READY")
+        place = interlock.mark()
+        interlock.config.write_text(config + "[mcp_servers.x\n")
+        event = interlock.wait_for(
+            lambda event: event["topic"] == "attention.changed" and not event["clear"], place
+        )
+        assert "interlock-test.toml" in event["message"]
+        rows = interlock.attention()
+        assert [Path(row["file"]).name for row in rows if row.get("file")] == [
+            "interlock-test.toml"
+        ]
+        assert interlock.worker("mcp:x")["pid"] == before["pid"]
+        place = interlock.mark()
+        interlock.config.write_text(config)
+        interlock.wait_event("attention.changed", after=place, clear=True)
+        assert interlock.attention() == []
+        assert interlock.worker("mcp:x")["pid"] == before["pid"]
+
+
+def test_a_bad_entry_stops_that_worker_alone_and_is_named(tmp_path: Path) -> None:
+    config = timing() + rogue_toml("x")
+    with Supervised(tmp_path, config + rogue_toml("y")) as interlock:
+        before = interlock.wait_state("mcp:x", "READY")
+        interlock.wait_state("mcp:y", "READY")
+        place = interlock.mark()
+        change(interlock, config, rogue_toml("y", concurrency="many"))
+        interlock.wait_event("worker.stopped", "mcp:y", place)
+        problem = next(row for row in interlock.attention() if row["name"] == "mcp:y")
+        assert problem["line"] > 0 and "concurrency" in problem["message"]
+        assert interlock.worker("mcp:x")["pid"] == before["pid"]
+
+
+def test_a_worker_that_was_stopped_by_hand_stays_stopped(tmp_path: Path) -> None:
+    config = timing()
+    with Supervised(tmp_path, config + rogue_toml("x")) as interlock:
+        interlock.wait_state("mcp:x", "READY")
+        interlock.client.control("stop", "mcp:x")
+        change(interlock, config, rogue_toml("x", "noise"))
+        assert interlock.worker("mcp:x")["state"] == "STOPPED"
+        assert interlock.client.control("start", "mcp:x")["state"] == "READY"
+
+
+def test_a_reload_by_request_says_what_changed(tmp_path: Path) -> None:
+    config = timing() + rogue_toml("x")
+    with Supervised(tmp_path, config) as interlock:
+        interlock.wait_state("mcp:x", "READY")
+        answer = interlock.client.request(messages.Reload)
+        assert answer["problems"] == []
+        assert not any(answer["changed"].values())
