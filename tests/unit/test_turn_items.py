@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from interlock.bus.events import AnyItem, TextDelta, ToolResult, TurnCompleted
 from interlock.bus.messages import ITEMS_BATCH, RESULT_INLINE
-from interlock.workers.agent.cut import shown_arguments, shown_result, text_item
+from interlock.workers.agent.cut import arguments_problem, shown_arguments, shown_result, text_item
 from interlock.workers.agent.items import BATCH_BURST, BATCH_INTERVAL, BUFFER_MAX, Batcher
 
 
@@ -152,3 +152,20 @@ def test_arguments_are_shown_as_written_or_named() -> None:
     assert bytes(shown_arguments(b'{"a": 1}', True)) == b'{"a": 1}'
     assert shown_arguments(b'{"a"', False) == '{"a"'
     assert shown_arguments(b"{}" + b" " * RESULT_INLINE, True) == "[arguments of 16386 bytes]"
+
+
+@pytest.mark.parametrize("depth", [150, 250, 5_000])
+def test_what_is_nested_too_deep_for_an_item_is_not_in_it(depth: int) -> None:
+    deep = b'{"a":' * depth + b"1" + b"}" * depth
+    assert bool(arguments_problem(deep)) == (depth > 190)
+    for size in (0, RESULT_INLINE):
+        pad = json.dumps(text_item("x" * size)).encode()
+        content, _ = shown_result(b'{"content": [%b, {"type": "odd", "x": %b}]}' % (pad, deep))
+        shown = msgspec.json.encode(content)
+        assert (b'{"a":' * depth in shown) == (depth < 190)
+
+
+def test_arguments_have_to_be_one_object() -> None:
+    assert arguments_problem(b'{"a": [1]}') == ""
+    for wrong in (b"", b"[]", b"{}, {}", b'{"a"', b"\xff"):
+        assert arguments_problem(wrong)

@@ -6,6 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
+from interlock.bus.codec import check_json
+from interlock.bus.errors import MalformedError
 from interlock.bus.messages import RESULT_INLINE
 
 _FRAME: Final = 512
@@ -31,10 +33,12 @@ def shown_result(body: bytes) -> tuple[Any, Any]:
     becomes one text item that says so.
     """
     try:
-        # Raw values are passed on unread, so their UTF-8 is checked here.
+        # Raw values are passed on unread, so their UTF-8 and depth are checked here.
         body.decode()
+        if len(body) <= RESULT_INLINE:
+            check_json(body)
         result = msgspec.json.decode(body, type=_Result)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (MalformedError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return [text_item("[a result that cannot be read]")], None
     if len(body) <= RESULT_INLINE:
         return result.content, result.structuredContent if len(result.structuredContent) else None
@@ -46,6 +50,16 @@ def shown_arguments(arguments: bytes, valid: bool) -> Any:
     if len(arguments) > RESULT_INLINE:
         return f"[arguments of {len(arguments)} bytes]"
     return msgspec.Raw(arguments) if valid else arguments.decode("utf-8", "replace")
+
+
+def arguments_problem(arguments: bytes) -> str:
+    """Return why arguments cannot be sent, as the end of a sentence, or an empty text."""
+    try:
+        # The brackets stand for the turn item that will hold them.
+        (value,) = check_json(b"[%b]" % arguments)
+    except (MalformedError, ValueError):
+        return "the arguments are no JSON, or nested too deep"
+    return "" if isinstance(value, dict) else "the arguments have to be a JSON object"
 
 
 def text_item(text: str) -> dict[str, str]:
@@ -64,7 +78,7 @@ def _cut(content: list[msgspec.Raw], whole: int) -> list[Any]:
     kept: list[Any] = []
     left_out = 0
     for item in content[: len(content) - len(last)]:
-        if len(item) <= room:
+        if len(item) <= room and _fits(bytes(item)):
             kept.append(item)
             room -= len(item)
             continue
@@ -76,6 +90,14 @@ def _cut(content: list[msgspec.Raw], whole: int) -> list[Any]:
     note = f"[cut here: this shows the beginning of a result of {whole} bytes"
     note += f"; {left_out} of {len(content)} items are not whole]" if left_out else "]"
     return [*kept, text_item(note), *last]
+
+
+def _fits(item: bytes) -> bool:
+    try:
+        check_json(b"[[%b]]" % item)
+    except MalformedError:
+        return False
+    return True
 
 
 def _text_of(item: msgspec.Raw) -> str:

@@ -13,7 +13,12 @@ from interlock.bus.errors import TicketError
 from interlock.bus.messages import OfferUpdate, TurnDispatch
 from interlock.bus.records import OfferRow, Target
 from interlock.workers.agent import driver as drive
-from interlock.workers.agent.cut import failure_body, shown_arguments, shown_result
+from interlock.workers.agent.cut import (
+    arguments_problem,
+    failure_body,
+    shown_arguments,
+    shown_result,
+)
 from interlock.workers.agent.edges import EdgePool, TurnTickets
 from interlock.workers.agent.items import ItemSink
 from interlock.workers.agent.offer import Offer
@@ -162,6 +167,7 @@ class TurnRun:
             )
         calls[:] = [call for call in calls if not call.done()]
         for request in step.calls:
+            request.problem = request.problem or arguments_problem(request.arguments)
             row = self._offer.find(request.name)
             known = row if isinstance(row, OfferRow) else None
             self._sink.put(
