@@ -1,10 +1,11 @@
-"""RLIMIT_FSIZE as a full disk: no file of the process may grow any more."""
+"""The journal on a disk that refuses: RLIMIT_FSIZE as a full one, and a read-only folder."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 
@@ -79,3 +80,64 @@ def test_turns_go_on_while_the_disk_is_full_and_are_written_when_it_is_not(
     code, cleared, message, fix = notices[0]
     assert (code, cleared) == ("journal_full", False)
     assert "only in memory" in message and "Free space" in fix
+
+
+READ_ONLY = """
+    import asyncio, json, os, sys
+    from pathlib import Path
+    from interlock.bus.errors import JournalError
+    from interlock.supervisor.events.journal import Journal, JournalBounds
+    from interlock.supervisor.events.journalrows import TurnRow
+
+    notices = []
+    changed = asyncio.Event()
+
+    def attention(code, message, fix, *, clear=False):
+        notices.append((code, clear))
+        changed.set()
+
+    async def until(code, clear):
+        async with asyncio.timeout(20):
+            while (code, clear) not in notices:
+                changed.clear()
+                await changed.wait()
+
+    async def main():
+        folder = Path(sys.argv[1])
+        # Root may write everywhere, so it becomes somebody else for a while.
+        os.chmod(folder, 0o555)
+        if os.geteuid() == 0:
+            os.seteuid(65534)
+        journal = Journal(folder / "j.sqlite3", "e1", attention, JournalBounds(retry=0.05))
+        await journal.open()
+        await until("journal_full", False)
+        row = TurnRow(turn="t1", agent="main", text="x")
+        accepted = await journal.accept_turn(row)
+        journal.append_items("t1", 0, [b"{}"])
+        ended = await journal.end_turn(TurnRow(turn="t1", agent="main", state="completed"))
+        if os.getuid() == 0:
+            os.seteuid(0)
+        os.chmod(folder, 0o755)
+        await until("journal_full", True)
+        stored = (await journal.turn("t1")).state
+        items = len(await journal.items("t1"))
+        await journal.close()
+        print(json.dumps([accepted, ended, stored, items]))
+
+    asyncio.run(main())
+"""
+
+
+def test_a_read_only_folder_is_survived_and_written_to_once_it_is_writable() -> None:
+    # Not below pytest's own folder, which only its owner may enter.
+    with tempfile.TemporaryDirectory(prefix="journal-", dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(READ_ONLY), folder],
+            capture_output=True,
+            text=True,
+            timeout=50,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [False, False, "completed", 1]
