@@ -280,6 +280,8 @@ def test_wrong_use(peer: Peer) -> None:
         bus.call(ECHO, {"x": object()})
     with pytest.raises(UsageError):
         bus.call(ECHO, ["not", "a", "mapping"])  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="64 MiB"):
+        bus.call(ECHO, {"x": "x" * (64 << 20)})
     with pytest.raises(UsageError):
         bus.request(m.StatusGet, nonsense=1)
     with pytest.raises(UsageError):

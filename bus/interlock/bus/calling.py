@@ -12,7 +12,7 @@ from interlock.bus.codec import decode_as
 from interlock.bus.edge import Edge, OnProgress
 from interlock.bus.errors import OUTCOMES, UsageError
 from interlock.bus.line import Line
-from interlock.bus.messages import Gone, Reply, Resolve
+from interlock.bus.messages import MAX_MESSAGE, Gone, Reply, Resolve
 from interlock.bus.results import (
     CallResult,
     call_result,
@@ -109,9 +109,12 @@ def encode_arguments(arguments: Mapping[str, Any] | None) -> bytes:
     if arguments is not None and not isinstance(arguments, Mapping):
         raise UsageError("Arguments are a mapping from names to values.")
     try:
-        return msgspec.json.encode(dict(arguments or {}))
+        body = msgspec.json.encode(dict(arguments or {}))
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise UsageError(f"These arguments cannot be written as JSON: {error}") from None
+    if len(body) > MAX_MESSAGE:
+        raise UsageError(f"Arguments have at most {MAX_MESSAGE >> 20} MiB; pass a file's name.")
+    return body
 
 
 def refusal(capability: str, reply: Reply) -> CallResult:
