@@ -5,6 +5,7 @@ Every failure of a command ends here as one sentence and an exit code; a traceba
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -53,7 +54,11 @@ class LazyGroup(click.Group):
         """Import one command and give it the options that every command has."""
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"{_HERE}.{COMMANDS[cmd_name][0]}")
+        gc.disable()  # An import makes next to no garbage; looking for it costs a tenth.
+        try:
+            module = import_module(f"{_HERE}.{COMMANDS[cmd_name][0]}")
+        finally:
+            gc.enable()
         command = getattr(module, cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         known = {name for parameter in command.params for name in parameter.opts}
