@@ -96,8 +96,10 @@ def test_supervisor_and_spawner_killed(supervised: Supervised, tmp_path: Path) -
     os.kill(supervised.pids["spawner"], signal.SIGKILL)
     os.kill(supervised.process.pid, signal.SIGKILL)
     supervised.process.wait()
+    tied = Watched([*supervised.pids["images"], *supervised.pids["workers"]])
+    assert tied.left(LEFT_AFTER) == []
     names = sweep_recorded(path)
-    assert {name for name in names if name.endswith("child")}
+    assert sorted(names) == sorted(f"mcp:{one}#1 child" for one in range(0, 20, 3) for _ in "ab")
     assert not path.exists()
     assert supervised.watched.left(LEFT_AFTER) == []
 
@@ -225,6 +227,7 @@ def test_a_spawner_that_hangs_is_replaced(tmp_path: Path) -> None:
             os.kill(pid, signal.SIGSTOP)
             bench.spawn("mcp:a")
             assert await bench.until("lost") == ("lost", "spawner did not answer")
+            bench.launcher._patience = 40.0
             await bench.until("failed", "mcp:a")
             assert watched.left(1.0) == []
             bench.spawn("mcp:b")

@@ -98,21 +98,24 @@ def test_cpu_percent() -> None:
 
 
 def test_a_tree_is_measured_whole() -> None:
-    with subprocess.Popen(
-        ["sh", "-c", "sleep 1000 & echo $!; wait"], stdout=subprocess.PIPE
-    ) as process:
+    script = (
+        "import subprocess; child = subprocess.Popen(['sleep', '1000']); "
+        "print(child.pid, flush=True); child.wait()"
+    )
+    with subprocess.Popen([sys.executable, "-S", "-c", script], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         below = int(process.stdout.readline())
-        used = sample({"a": process.pid, "gone": 0})
-        assert used["a"].processes == 2
-        assert used["a"].resident > 0
-        assert used["gone"] == Usage()
         found = procfs.descendants(process.pid)
-        assert [(one.pid, one.command) for one in found] == [(below, "sleep")]
-        assert procfs.children(process.pid) == [below]
+        direct = procfs.children(process.pid)
+        used = sample({"a": process.pid, "gone": 0})
         for one in found:
             assert procfs.kill(one)
         process.kill()
+    assert used["a"].processes == 2
+    assert used["a"].resident > 0
+    assert used["gone"] == Usage()
+    assert [(one.pid, one.command) for one in found] == [(below, "sleep")]
+    assert direct == [below]
 
 
 def test_this_process() -> None:

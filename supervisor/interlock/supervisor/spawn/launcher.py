@@ -387,9 +387,10 @@ class Launcher:
     async def _end_spawner(self, patience: float) -> None:
         """Let the spawner end by itself for `patience` seconds, kill it then, sweep the rest."""
         self._disconnect()
-        process, self._process = self._process, None
+        process = self._process
         if process is None:
             return
+        # Both stay in place until the end, so that `close` can take over from a cancelled keeper.
         if self._handle is None or not await _readable(self._handle, patience):
             process.kill()
         if self._handle is not None:
@@ -399,6 +400,7 @@ class Launcher:
         if not await sweep.sweep_children(self._foreign):
             self._on_notice("sweep_incomplete", "Some processes did not end after SIGKILL.")
         process.poll()
+        self._process = None
 
 
 async def _readable(handle: int, seconds: float) -> bool:
