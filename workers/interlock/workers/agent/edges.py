@@ -146,10 +146,10 @@ class TurnTickets:
             return False
         self.update((grant.target,))
         held = self._held[worker]
-        edge = self._pool.edge(held.target)
-        if edge is None:
-            return False
         try:
+            edge = self._pool.edge(held.target)
+            if edge is None:
+                return False
             held.ticket = edge.open(held.target.ticket)
         except TicketError:
             return False
