@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from interlock.supervisor.cli.output import clean, write
+
 
 @click.command
 @click.argument("text", required=False)
@@ -15,4 +17,4 @@ def demo(text: str | None) -> int:
     """
     from interlock.supervisor.demo.run import run_demo
 
-    return run_demo(text)
+    return run_demo(text, lambda line: write(clean(line)))

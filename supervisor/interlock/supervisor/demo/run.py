@@ -8,9 +8,9 @@ import signal
 import statistics
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 from interlock.bus import procfs
 from interlock.bus.client import Client
@@ -43,13 +43,14 @@ SECOND: Final = "\n".join(
 MEASURED: Final = f"mcp:git/git_status {_REPO} & mcp:time/get_current_time {_UTC}"
 
 
-def run_demo(text: str | None = None, out: TextIO | None = None) -> int:
+def run_demo(text: str | None, write: Callable[[str], None]) -> int:
     """Run the demonstration and return the exit status; 0 if everything ended well.
 
-    `text` is sent as the first turn, in the form that the direct agent takes. Raises
-    InterlockError with what to do where it cannot run, KeyboardInterrupt after cleaning up.
+    `text` is sent as the first turn, in the form that the direct agent takes. `write` takes each
+    line that is shown. Raises InterlockError with what to do where it cannot run, and
+    KeyboardInterrupt after cleaning up.
     """
-    screen = Screen(out)
+    screen = Screen(write)
     _check_extra()
     with scratch_folder("interlock-demo-") as folder:
         repository = make_repository(folder)

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 _COLUMNS: Final = ("NAME", "STATE", "PID", "RESTARTS", "MEMORY", "TOOLS", "REASON")
 _WIDTH: Final = 100
 
 
 class Screen:
-    """Writes the demonstration's text; every line is out at once."""
+    """Writes the demonstration's text, line by line, through `write`."""
 
-    def __init__(self, out: TextIO | None = None) -> None:
-        self._out = sys.stdout if out is None else out
-
-    def say(self, text: str = "") -> None:
-        """Write one line."""
-        self._out.write(text + "\n")
-        self._out.flush()
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self.say = write
 
     def head(self, text: str) -> None:
         """Write the heading of a part."""
