@@ -70,6 +70,7 @@ class Supervised:
         environ: Mapping[str, str] | None = None,
         workspace: Path | None = None,
         interpreter: Sequence[str] = (),
+        file_size: int | None = None,
         clean: bool = True,
     ) -> None:
         self.home = Home(folder / "home")
@@ -80,6 +81,7 @@ class Supervised:
         self.events: list[Document] = []
         self.errors = folder / "supervisor.stderr"
         self._interpreter = interpreter
+        self._file_size = file_size
         self._environ = {**os.environ, **(environ or {})}
         self._workspace = workspace
         self._changed = threading.Condition()
@@ -110,11 +112,14 @@ class Supervised:
     def start(self) -> None:
         """Start (again) and return when the api answers."""
         procfs.become_subreaper()
-        self._known = set(procfs.children(os.getpid()))
+        if self._process is None:  # what a first life left over is not known at the second start
+            self._known = set(procfs.children(os.getpid()))
         arguments = ["--home", str(self.home.path), "--config", str(self.config)]
         if self._workspace is not None:
             arguments += ["--workspace", str(self._workspace)]
         python = [sys.executable, "-P", *self._interpreter]
+        if self._file_size is not None:  # no file of it grows beyond: what a full disk is like
+            python = ["prlimit", f"--fsize={self._file_size}", *python]
         with self.errors.open("ab") as errors:
             self._process = subprocess.Popen(
                 [*python, "-m", "interlock.supervisor.run", "--announce", *arguments],
@@ -225,6 +230,15 @@ class Supervised:
                     min(1.0, max(0.01, end - time.monotonic())),
                 )
             assert time.monotonic() < end, (row, self.log())
+
+    def wait_for_children(self, name: str, count: int, patience: float = PATIENCE) -> None:
+        """Wait until a worker has reported that many processes below it."""
+        end = time.monotonic() + patience
+        # No event tells of this; one request after the other is as fast as it gets.
+        while len(self.worker(name)["children"]) < count:
+            assert time.monotonic() < end, self.worker(name)
+            with self._changed:
+                self._changed.wait(0.05)
 
     def worker(self, name: str) -> Document:
         """The status row of a worker."""

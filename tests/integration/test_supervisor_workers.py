@@ -178,3 +178,12 @@ def test_a_disabled_server_is_not_started_by_hand(tmp_path: Path) -> None:
         assert interlock.worker("mcp:x")["state"] == "STOPPED"
         with pytest.raises(InterlockError, match="disabled"):
             interlock.client.control("start", "mcp:x")
+
+
+def test_a_broken_tool_is_left_out_alone_and_named(tmp_path: Path) -> None:
+    config = timing() + rogue_toml("x", "no_schema")
+    with Supervised(tmp_path, config) as interlock:
+        assert interlock.wait_state("mcp:x", "READY")["tools"] > 10
+        rows = interlock.attention("mcp:x")
+        assert rows and {row["code"] for row in rows} == {"tool_schema"}
+        assert all(row["subject"] and row["fix"] for row in rows)

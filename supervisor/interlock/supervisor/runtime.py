@@ -53,6 +53,8 @@ EVENTS_HIGH_WATER: Final = 10_000
 """Events that one subscriber may be behind before it loses some."""
 RESERVE: Final = 3.0
 """Seconds of `stop_total` kept for ending the spawner and closing the journal."""
+LAST_EVENTS: Final = 0.2
+"""Seconds that the last events may take to reach their subscribers."""
 KILL_WAIT: Final = 1.0
 """Seconds that killed workers get to be gone before the spawner ends with them."""
 
@@ -181,7 +183,7 @@ class Supervisor:
         await self._journal.close()
         await self._api.close()
         self._control.close()
-        self._events.close()
+        self._events.close(LAST_EVENTS)
         self._ctx.destroy(0)
         for left in (self.home.connection_file, self.home.processes):
             left.unlink(missing_ok=True)

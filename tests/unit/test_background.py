@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+from pathlib import Path
+
+import pytest
+
+from interlock.supervisor import background
+from interlock.supervisor.background import Background
+from interlock.supervisor.log import RotatingFile, make_log
+
+
+def test_work_that_fails_is_reported_and_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "AGAIN_AFTER", 0.0)
+    trouble: list[tuple[str, str]] = []
+
+    async def run() -> None:
+        again = asyncio.Event()
+        runs = 0
+
+        async def work() -> None:
+            nonlocal runs
+            runs += 1
+            if runs == 1:
+                raise KeyError("x")
+            again.set()
+            await asyncio.Event().wait()
+
+        keeper = Background(lambda error, what: trouble.append((type(error).__name__, what)))
+        keeper.keep("pings", work)
+        async with asyncio.timeout(5):
+            await again.wait()
+        await keeper.close()
+        keeper.keep("pings", work)
+        assert runs == 2
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(run())
+    assert trouble == [("KeyError", "pings")]
+
+
+def test_the_log_rotates_and_keeps_one_older_file(tmp_path: Path) -> None:
+    path = tmp_path / "supervisor.log"
+    file = RotatingFile(path, lambda reason: pytest.fail(reason), max_bytes=1000)
+    log = make_log(file)
+    for number in range(50):
+        log.info("worker.ready", n=number)
+    file.close()
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [
+        "supervisor.log",
+        "supervisor.log.1",
+    ]
+    assert path.stat().st_size <= 1000
+    assert '"n": 49' in path.read_text() and '"event": "worker.ready"' in path.read_text()
+
+
+def test_a_full_disk_is_said_once_and_again_when_it_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.supervisor.log.RETRY_AFTER", 0.0)
+    said: list[str] = []
+    file = RotatingFile(tmp_path / "supervisor.log", said.append)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        for _ in range(10):
+            file.msg("x" * 40)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert len(said) == 1 and os.strerror(27) in said[0]
+    assert file.lost >= 6
+    file.msg("again")
+    assert said[1:] == [""]
+    file.close()
