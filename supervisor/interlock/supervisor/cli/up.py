@@ -58,40 +58,50 @@ def up(detach: bool, config: Path | None, as_json: bool) -> int:
         note(f"The supervisor (pid {os.getpid()}) runs on {home.path}; Ctrl-C stops it.")
 
     return run_supervisor(
-        home.path, config=config, workspace=Path.cwd(), on_ready=ready, on_event=_tell
+        home.path, config=config, workspace=Path.cwd(), on_ready=ready, on_event=_Progress().event
     )
 
 
-def _tell(event: Event) -> None:
-    """Say in one line what happened to a worker, or what needs attention."""
-    text = event_text(event)
-    if text:
-        note(text)
+class _Progress:
+    """Says in one line each what happens to workers and what needs attention."""
 
+    def __init__(self) -> None:
+        self._failures: dict[str, str] = {}
 
-def event_text(event: Event) -> str:
-    """Return the line that `up` prints for an event, empty for what it leaves out."""
-    from interlock.bus import events
+    def event(self, event: Event) -> None:
+        """Write the line for an event, unless it would repeat the one before."""
+        text = self._text(event)
+        if text:
+            note(text)
 
-    match event:
-        case events.WorkerStarting():
-            return f"{event.name} starts"
-        case events.WorkerReady():
-            return f"{event.name} is READY" + (f", {event.tools} tools" if event.tools else "")
-        case events.WorkerDegraded():
-            return f"{event.name} is DEGRADED: {event.reason}"
-        case events.WorkerBackoff():
-            return f"{event.name} ended: {event.reason}; again in {event.delay:.1f} s"
-        case events.WorkerFailedEvent():
-            return f"{event.name} FAILED: {event.reason}"
-        case events.WorkerStopped():
-            return f"{event.name} is stopped"
-        case events.ConfigReloaded():
-            return f"configuration read again, {event.problems} problems"
-        case events.AttentionChanged() if not event.clear and not event.name.startswith("mcp:"):
-            return f"needs attention: {event.message}"
-        case _:
-            return ""
+    def _text(self, event: Event) -> str:
+        from interlock.bus import events
+
+        match event:
+            case events.WorkerStarting():
+                return f"{event.name} starts"
+            case events.WorkerReady():
+                self._failures.pop(event.name, None)
+                return f"{event.name} is READY" + (f", {event.tools} tools" if event.tools else "")
+            case events.WorkerDegraded():
+                self._failures[event.name] = event.reason
+                return f"{event.name} is DEGRADED: {event.reason}"
+            case events.WorkerBackoff():
+                self._failures[event.name] = event.reason
+                return f"{event.name} ended: {event.reason}; again in {event.delay:.1f} s"
+            case events.WorkerFailedEvent():
+                self._failures[event.name] = event.reason
+                return f"{event.name} FAILED: {event.reason}"
+            case events.WorkerStopped():
+                return "" if event.name in self._failures else f"{event.name} is stopped"
+            case events.ConfigReloaded():
+                return f"configuration read again, {event.problems} problems"
+            case events.AttentionChanged() if not event.clear:
+                if self._failures.get(event.name) == event.message:
+                    return ""
+                return f"needs attention: {event.name}: {event.message}"
+            case _:
+                return ""
 
 
 def _detach(home: Home, config: Path | None, as_json: bool) -> int:
