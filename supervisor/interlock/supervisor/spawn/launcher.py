@@ -140,8 +140,8 @@ class Launcher:
 
     @property
     def pid(self) -> int | None:
-        """Pid of the spawner; None while there is none."""
-        return self._process.pid if self._process else None
+        """Pid of the spawner, safe to signal; None while there is none or it is being replaced."""
+        return self._process.pid if self._process and self._handle is not None else None
 
     async def start(self) -> None:
         """Start the spawner and wait until it takes orders. Raises SpawnError."""
