@@ -187,3 +187,15 @@ def test_a_broken_tool_is_left_out_alone_and_named(tmp_path: Path) -> None:
         rows = interlock.attention("mcp:x")
         assert rows and {row["code"] for row in rows} == {"tool_schema"}
         assert all(row["subject"] and row["fix"] for row in rows)
+
+
+def test_executed_workers_do_the_same_as_forked_ones(tmp_path: Path) -> None:
+    config = timing() + 'spawn = "exec"\n' + DIRECT_AGENT + rogue_toml("x")
+    with Supervised(tmp_path, config) as interlock:
+        interlock.wait_state("agent:main", "READY")
+        before = interlock.wait_state("mcp:x", "READY")
+        items = list(interlock.client.turn('mcp:x/echo {"a": 1}'))
+        assert items[-1]["type"] == "turn.completed"
+        place = interlock.mark()
+        os.kill(before["pid"], signal.SIGKILL)
+        assert interlock.wait_event("worker.ready", "mcp:x", place)["generation"] == 2

@@ -8,7 +8,7 @@ import random
 import secrets
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
 from interlock.bus.endpoints import Home, endpoint, unlink_endpoint
@@ -94,6 +94,11 @@ class Fleet:
             self.members[name] = member
         self.configure(member, entry)
         return member
+
+    def arrange(self, names: Iterable[str]) -> None:
+        """Bring the workers into that order; those that are on their way out come last."""
+        order = dict.fromkeys((*names, *self.members))
+        self.members = {name: self.members[name] for name in order}
 
     def configure(self, member: Member, entry: Entry) -> None:
         """Give a worker its entry; what runs already keeps what it was started with."""

@@ -11,6 +11,7 @@ from interlock.supervisor.api import Api
 from interlock.supervisor.config.model import Settings, worker_name
 from interlock.supervisor.events.turnapi import TurnApi
 from interlock.supervisor.events.turns import TurnService
+from interlock.supervisor.policy.tickets import TicketOffice
 
 
 class _Resolved(msgspec.Struct):
@@ -20,10 +21,13 @@ class _Resolved(msgspec.Struct):
 class Links:
     """The listener of the fleet and of the configuration."""
 
-    def __init__(self, api: Api, turns: TurnService, turn_api: TurnApi) -> None:
+    def __init__(
+        self, api: Api, turns: TurnService, turn_api: TurnApi, tickets: TicketOffice
+    ) -> None:
         self._api = api
         self._turns = turns
         self._turn_api = turn_api
+        self._tickets = tickets
 
     def worker_changed(self, worker: str) -> None:
         """The worker has a new state or reason."""
@@ -41,6 +45,7 @@ class Links:
 
     def settings_changed(self, settings: Settings) -> None:
         """These settings are in force from now on."""
+        self._tickets.life = settings.supervisor.timing.ticket
         for name, entry in settings.mcp_servers.items():
             self._turns.source_configured(worker_name("mcp_servers", name), entry.settings)
 

@@ -118,10 +118,20 @@ class Configuration:
 
     def _apply(self, change: Diff, settings: Settings) -> None:
         fleet, now = self._fleet, time.monotonic()
+        if fleet.settings.supervisor.spawn != settings.supervisor.spawn:
+            self._attention.set(
+                Row(
+                    name="supervisor",
+                    code="needs_restart",
+                    message="The new value of `spawn` is not in force yet.",
+                    fix="interlock down; interlock up",
+                )
+            )
         fleet.settings = settings
         entries = settings.workers()
         for name, entry in entries.items():
             fleet.add(name, entry)
+        fleet.arrange(entries)
         self._sources.settings_changed(settings)
         for name in change.removed:
             fleet.feed(name, inputs.Remove(now=now))

@@ -100,7 +100,7 @@ class Supervisor:
         inbox = Inbox(self.fleet, self._pings, self.attention, self.turns, tickets)
         self._control = ControlPlane(self._ctx, endpoint(home, "control"), inbox.received)
         self._launcher = self._make_launcher(settings.supervisor)
-        links = Links(self._api, self.turns, turn_api)
+        links = Links(self._api, self.turns, turn_api, tickets)
         self.fleet.connect(self._control, self._launcher, links)
         self._configuration = Configuration(
             loader, loaded, self.fleet, self.attention, self.sequencer, links
