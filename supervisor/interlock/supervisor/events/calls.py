@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -105,6 +106,7 @@ class CallBook:
             )
 
 
+@lru_cache(maxsize=4096)  # asked for twice a call, and names are few
 def capability_of(worker: str, local: str) -> str:
     """The full name of what a worker calls `local`.
 
