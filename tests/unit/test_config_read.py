@@ -148,6 +148,8 @@ def test_a_broken_named_file_raises_with_its_place(place: Place) -> None:
         (b"[mcp_servers.git]\n\n\0", "encoding", 3),
         (b"[mcp_servers.git]\na = 1\na = 2\n", "syntax", 3),
         (b"a = " + b"[" * 5000 + b"]" * 5000, "syntax", 0),
+        (b"a = " + b"[" * 900 + b"]" * 900, "syntax", 0),
+        (b"[" + b".".join([b"a"] * 900) + b"]", "syntax", 0),
         (b"a = " + b"9" * 5000, "syntax", 0),
         (b"#" * (1 << 20) + b"#", "too_large", 0),
     ],
@@ -161,6 +163,20 @@ def test_bytes(place: Place, content: bytes, code: str, line: int) -> None:
     else:
         assert [(problem.code, problem.line) for problem in loaded.problems] == [(code, line)]
         assert list(loaded.settings.workers()) == ["agent:main"]
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        ('{"a":' * 900 + "1" + "}" * 900, "syntax"),
+        ('{"a":' * 900 + "1 //" + "}" * 900, "syntax"),
+        ('{"mcpServers": {"\\ud800": {"command": "x"}}}', "encoding"),
+        ('{"mcpServers": {"x": {"command": "\\udfff"}}}', "encoding"),
+    ],
+)
+def test_hostile_json(place: Place, content: str, code: str) -> None:
+    place.shared.write_text(content)
+    assert codes(place.load()) == [code]
 
 
 def test_a_pipe_or_folder_in_place_of_a_file_stops_nobody(place: Place) -> None:

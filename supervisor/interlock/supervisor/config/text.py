@@ -9,17 +9,24 @@ import re
 import stat
 import tomllib
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from interlock.bus.errors import ConfigError
 
 MAX_FILE: Final = 1 << 20
 """Bytes of one configuration file."""
 
+MAX_DEPTH: Final = 32
+"""Tables and lists inside each other; what comes later walks them one call a level."""
+
 _UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_TOO_DEEP: Final = "the values are nested too deeply"
 _TOML_PLACE = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
 _COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TRAILING_COMMA = re.compile(r'"(?:[^"\\\n]|\\.)*"|,(?=\s*[}\]])', re.DOTALL)
+
+
+_T = TypeVar("_T")
 
 
 class BadFileError(ConfigError):
@@ -80,9 +87,9 @@ def decode(data: bytes) -> str:
 def parse_toml(text: str) -> dict[str, Any]:
     """Return the tables of TOML text. Raises BadFileError with the place of the mistake."""
     try:
-        return tomllib.loads(text)
+        return _sound(tomllib.loads(text))
     except RecursionError as error:
-        raise BadFileError("syntax", "the values are nested too deeply") from error
+        raise BadFileError("syntax", _TOO_DEEP) from error
     except ValueError as error:
         message = str(error)
         place = _TOML_PLACE.search(message)
@@ -104,21 +111,48 @@ def parse_json(text: str) -> tuple[Any, bool]:
     if not text.strip():
         return {}, False
     try:
-        return json.loads(text), False
+        return _sound(json.loads(text)), False
     except RecursionError as error:
-        raise BadFileError("syntax", "the values are nested too deeply") from error
+        raise BadFileError("syntax", _TOO_DEEP) from error
     except ValueError as error:
         first = error
     bare = _TRAILING_COMMA.sub(_blank, _COMMENT.sub(_blank, text))
     try:
-        return json.loads(bare), True
+        return _sound(json.loads(bare)), True
     except RecursionError as error:
-        raise BadFileError("syntax", "the values are nested too deeply") from error
+        raise BadFileError("syntax", _TOO_DEEP) from error
     except json.JSONDecodeError as error:
         message = f"this is not valid JSON: {_plain(error.msg)}"
         raise BadFileError("syntax", message, error.lineno, error.colno) from error
     except ValueError as error:
         raise BadFileError("syntax", f"this is not valid JSON: {_plain(str(first))}") from error
+
+
+def _sound(document: _T) -> _T:
+    """Return a document that every later step can walk and pass on. Raises BadFileError."""
+    level: list[Any] = [document]
+    for _ in range(MAX_DEPTH):
+        below: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                below += value
+                below += value.values()
+            elif isinstance(value, list):
+                below += value
+            elif isinstance(value, str) and not _encodes(value):
+                raise BadFileError("encoding", "a text holds half of a character (a lone \\ud...)")
+        if not below:
+            return document
+        level = below
+    raise BadFileError("syntax", _TOO_DEEP)
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _blank(match: re.Match[str]) -> str:

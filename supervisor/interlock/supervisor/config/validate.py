@@ -233,7 +233,7 @@ class _Validation:
         """Refuse text that no process, header or message can carry."""
         for key, value in table.items():
             for text in texts(value):
-                if "\0" in text or not _encodes(text):
+                if "\0" in text:
                     message = f"{key} contains a character that cannot be passed on"
                     checker.error("wrong_value", (*path, key), message)
                     break
@@ -265,11 +265,3 @@ class _Validation:
             if layer is not None:
                 return layer.file.rpartition("/")[0] or "/"
         return self.folder
-
-
-def _encodes(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
