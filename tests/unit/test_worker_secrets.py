@@ -14,7 +14,7 @@ from interlock.workers import secrets
 from interlock.workers.failure import WorkerError
 from interlock.workers.logs import WorkerLog
 from interlock.workers.mcp.command import find_command, search_path
-from interlock.workers.secrets import Masks, resolve, resolve_entries
+from interlock.workers.secrets import Masks, hide_literals, resolve, resolve_entries
 
 ENVIRON = {"TOKEN": "tok-123456", "EMPTY": "", "HOME": "/home/me-myself"}
 
@@ -130,6 +130,29 @@ def test_masks_know_other_spellings_and_lines() -> None:
     assert masks.mask("only second-line") == "only [secret]"
     masks.add("short")
     assert masks.mask("short") == "short"
+
+
+def test_a_cut_leaves_no_piece_of_a_value() -> None:
+    masks = Masks()
+    assert masks.clip("x" * 50, 10) == "x" * 10
+    values = ("0123456789" * 9, "abcdefgh")
+    for value in values:
+        masks.add(value)
+    for place in range(120):
+        text = "." * place + "0123456789" * 9 + "abcdefgh" * 20
+        clipped = masks.clip(text, 100)
+        assert len(clipped) <= 100 and "0123" not in clipped and "abc" not in clipped
+
+
+def test_literals_that_look_like_secrets_are_hidden() -> None:
+    masks = Masks()
+    arguments = ["--verbose-mode", "https://me:pass%20word@host/x", "--api-key", "the-api-key"]
+    hide_literals([*arguments, "--token=the-token", "/usr/lib/python3/site-packages"], masks)
+    hide_literals(["9f8e7d6c5b4a39281706f5e4", "a-plain-word-of-letters"], masks)
+    told = "pass%20word pass word the-api-key the-token 9f8e7d6c5b4a39281706f5e4"
+    assert masks.mask(told) == " ".join(["[secret]"] * 5)
+    public = "verbose-mode https://me@host/x /usr/lib/python3/site-packages a-plain-word-of-letters"
+    assert masks.mask(public) == public
 
 
 def test_a_log_rotates_masks_and_keeps_lines_apart(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ class WorkerLog:
         max_bytes: int = MAX_BYTES,
     ) -> None:
         self.lost = 0
-        self._path, self._masks, self._on_trouble = path, masks, on_trouble
+        self._path, self.masks, self._on_trouble = path, masks, on_trouble
         self._redirect, self._max_bytes = redirect, max_bytes
         self._fd, self._size, self._retry_at = -1, 0, 0.0
 
@@ -68,7 +68,7 @@ class WorkerLog:
             return
         now = time.time()
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
-        clean = self._masks.mask(text[: MAX_LINE * 8])[:MAX_LINE].translate(_ESCAPES)
+        clean = self.masks.clip(text, MAX_LINE).translate(_ESCAPES)
         self._write(
             f"{stamp}.{int(now % 1 * 1000):03d}Z {level} {clean}\n".encode(errors="replace")
         )

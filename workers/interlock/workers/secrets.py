@@ -28,6 +28,8 @@ MAX_CHUNKS: Final = 64
 MASK: Final = "[secret]"
 MIN_MASKED: Final = 6
 """Shorter values would hide ordinary text."""
+CLIP_ROOM: Final = 8
+"""A text is looked at for so many times the length to which it is cut: masks are short."""
 PUBLIC_VARIABLES: Final = frozenset(
     "PATH HOME USER LOGNAME SHELL LANG TMPDIR TERM TZ PWD HOSTNAME DISPLAY XDG_RUNTIME_DIR".split()
 )
@@ -36,6 +38,9 @@ PUBLIC_VARIABLES: Final = frozenset(
 _REFERENCE = re.compile(r"\$(?:\$|\{([^{}]*)\})")
 _CHUNKED = re.compile(r"chunks:([0-9]{1,3})")
 _SECRET_NAME = re.compile(r"key|token|secret|passw|auth|credential|cookie", re.IGNORECASE)
+_URL_PASSWORD = re.compile(r"://[^/@\s:]*:([^/@\s]+)@")
+_RANDOM = re.compile(r"(?=[^0-9]*[0-9])(?=[^a-z]*[a-z])[a-z0-9_+=-]{20,}", re.IGNORECASE)
+"""Long, of letters and digits, no path and no words with spaces: what keys look like."""
 
 
 class Masks:
@@ -44,13 +49,13 @@ class Masks:
     def __init__(self) -> None:
         self._forms: set[str] = set()
         self._pattern: re.Pattern[str] | None = None
+        self._longest = 0
 
     def add(self, value: str) -> None:
-        """Hide `value` from now on, also as JSON or URL text and line by line."""
+        """Hide `value` from now on, also as JSON, Python or URL text, and line by line."""
         for part in {value, *value.splitlines()}:
             if len(part) >= MIN_MASKED:
-                quoted = urllib.parse.quote(part, safe="")
-                self._forms |= {part, json.dumps(part)[1:-1], quoted, urllib.parse.quote(part)}
+                self._forms |= _spellings(part)
         self._pattern = None
 
     def mask(self, text: str) -> str:
@@ -61,12 +66,46 @@ class Masks:
         >>> masks.mask("password=correct horse")
         'password=[secret]'
         """
-        if not self._forms:
-            return text
-        if self._pattern is None:
+        pattern = self._compiled()
+        return text if pattern is None else pattern.sub(MASK, text)
+
+    def clip(self, text: str, limit: int) -> str:
+        """Return the beginning of the masked text, `limit` characters at most.
+
+        Whoever cuts first and masks later leaves the beginning of a value at the cut.
+
+        >>> masks = Masks()
+        >>> masks.add("correct horse")
+        >>> masks.clip("a correct horse", 8)
+        'a [secre'
+        """
+        pattern, bound = self._compiled(), limit * CLIP_ROOM
+        if pattern is None:
+            return text[:limit]
+        parts, place = [], 0
+        for found in pattern.finditer(text[: bound + self._longest]):
+            if found.start() >= bound:
+                break
+            parts += [text[place : found.start()], MASK]
+            place = found.end()
+        return "".join([*parts, text[place:bound]])[:limit]
+
+    def _compiled(self) -> re.Pattern[str] | None:
+        if self._pattern is None and self._forms:
             longest_first = sorted(self._forms, key=lambda form: (-len(form), form))
+            self._longest = len(longest_first[0])
             self._pattern = re.compile("|".join(map(re.escape, longest_first)))
-        return self._pattern.sub(MASK, text)
+        return self._pattern
+
+
+def _spellings(value: str) -> set[str]:
+    """Return the ways in which programs write a text."""
+    inner = {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
+    nested = {json.dumps(text)[1:-1] for text in inner}
+    shown = {repr(value)[1:-1], ascii(value)[1:-1]}
+    return {value, urllib.parse.quote(value), urllib.parse.quote(value, safe="")} | (
+        inner | nested | shown
+    )
 
 
 def references(value: str) -> list[str]:
@@ -95,7 +134,7 @@ async def resolve_entries(
 ) -> dict[str, str]:
     """Resolve a table of settings such as `env`; an empty value takes the variable of that name.
 
-    Literal values are hidden as well where the key says that they are secret.
+    Literal values are hidden as well where the key says that they are secret, or they look so.
     """
     resolved: dict[str, str] = {}
     for key, value in entries.items():
@@ -104,7 +143,25 @@ async def resolve_entries(
         if _SECRET_NAME.search(key) or (references(value) and key not in PUBLIC_VARIABLES):
             if not _only_public(value):
                 masks.add(resolved[key])
+        hide_literals([resolved[key]], masks)
     return resolved
+
+
+def hide_literals(values: Iterable[str], masks: Masks) -> None:
+    """Hide what in these values looks like a secret although nothing says that it is one.
+
+    That is the password of an address, a long text of letters and digits, and what follows an
+    option such as `--api-key`.
+    """
+    option = ""
+    for value in values:
+        for password in _URL_PASSWORD.findall(value):
+            masks.add(password)
+            masks.add(urllib.parse.unquote(password))
+        name, equals, rest = value.partition("=") if value.startswith("-") else ("", "", value)
+        if _RANDOM.fullmatch(rest) or _SECRET_NAME.search(name if equals else option):
+            masks.add(rest)
+        option = name if name and not equals else ""
 
 
 def variables(values: Iterable[str]) -> set[str]:

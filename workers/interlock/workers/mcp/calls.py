@@ -40,12 +40,15 @@ from interlock.workers.mcp.frames import (
     read_error,
 )
 from interlock.workers.mcp.transport import MAX_LINE, Answer
+from interlock.workers.secrets import Masks
 
 COUNTS_AS_MUTE: Final = 0.9
 """Part of a second, or of a shorter `call_timeout`, that a caller must have waited for its timeout
 to say something about the server."""
 SAME_MOMENT: Final = 0.1
 """A caller whose deadline passes cancels; that close to our own deadline it means a timeout."""
+ERROR_TEXT: Final = 64 << 10
+"""Characters of a server's error message that are passed on."""
 
 
 class Connection(Protocol):
@@ -117,6 +120,7 @@ class Calls:
         connection: Connection,
         settings: CallSettings,
         circuit: Circuit,
+        masks: Masks,
         *,
         on_report: Callable[[CallReport], None],
         on_circuit: Callable[[], None],
@@ -125,7 +129,7 @@ class Calls:
         self.settings, self.circuit = settings, circuit
         self.names: frozenset[str] = frozenset()
         self.dropped = 0
-        self._server, self._connection = server, connection
+        self._server, self._connection, self._masks = server, connection, masks
         self._on_report, self._on_circuit, self._on_problem = on_report, on_circuit, on_problem
         self._loop = asyncio.get_running_loop()
         self._running: dict[str, _Run] = {}
@@ -242,7 +246,9 @@ class Calls:
             self._succeeded(run, results.error_body(text), "tool_error")
         elif answer.error:
             error = read_error(answer.error)
-            message = error.message or f"The server reports error {error.code}."
+            # It goes to logs and the journal; a result is the server's own and is not looked into.
+            message = self._masks.clip(error.message, ERROR_TEXT)
+            message = message or f"The server reports error {error.code}."
             self._note_success()
             if results.is_argument_error(error):
                 self._failed(run, "invalid_arguments", message, blame=False)

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from interlock.bus.settings import Limits, McpConfigure
 from interlock.workers.failure import WorkerError
-from interlock.workers.secrets import Masks, environment, resolve, resolve_entries
+from interlock.workers.secrets import Masks, environment, hide_literals, resolve, resolve_entries
 
 INHERITED: Final = frozenset(
     "PATH HOME USER LOGNAME SHELL LANG TMPDIR TERM TZ "
@@ -130,12 +130,14 @@ async def build_command(configure: McpConfigure, masks: Masks) -> Command:
         )
     own = environment()
     env = base_environment(own)
+    hide_literals((value for key, value in env.items() if key.lower().endswith("_proxy")), masks)
     env |= await resolve_entries(settings.env, own, masks, f"{where}.env")
     if settings.api_key_env:
         wanted = {settings.api_key_env: ""}
         env |= await resolve_entries(wanted, own, masks, f"{where}.api_key_env")
     program = await resolve(settings.command, own, masks, f"{where}.command")
     args = [await resolve(arg, own, masks, f"{where}.args") for arg in settings.args]
+    hide_literals(args, masks)
     cwd = _folder(configure.folder, await resolve(settings.cwd, own, masks, f"{where}.cwd"), where)
     path = find_command(program, cwd, search_path(env))
     folder = os.path.dirname(path)

@@ -20,16 +20,21 @@ from pydantic import ValidationError
 
 from interlock.bus.errors import OverloadedError
 from interlock.workers.failure import WorkerError
+from interlock.workers.secrets import Masks
 
 INBOX: Final = 64
 """Frames that may wait for the SDK; a server that sends more answers than that loses them."""
+
+QUOTED: Final = 300
+"""Characters of an error that are quoted."""
 
 
 class SdkSession:
     """One ClientSession, opened by `initialize` and closed by `close`."""
 
-    def __init__(self, send_line: Callable[[bytes], None], version: str) -> None:
+    def __init__(self, send_line: Callable[[bytes], None], version: str, masks: Masks) -> None:
         self.dropped = 0
+        self._masks = masks
         self._send_line = send_line
         self._info = Implementation(name="interlock", version=version)
         self._inbox: MemoryObjectSendStream[SessionMessage | Exception] | None = None
@@ -70,7 +75,7 @@ class SdkSession:
             return self._ready.result()
         if self._task.cancelled():
             raise WorkerError("protocol_error", "the connection to the server broke off")
-        raise _translate(self._task.exception())
+        raise _translate(self._task.exception(), self._masks)
 
     async def close(self, seconds: float) -> None:
         """End the session; what it raises on its way out says nothing new and is dropped."""
@@ -106,12 +111,13 @@ class SdkSession:
                 self.dropped += 1
 
 
-def _translate(problem: BaseException | None) -> WorkerError:
+def _translate(problem: BaseException | None, masks: Masks) -> WorkerError:
     """Say in one sentence what went wrong inside the SDK."""
     leaves = list(_leaves(problem)) if problem is not None else []
     for leaf in leaves:
         if isinstance(leaf, MCPError):
-            return WorkerError("init_failed", f"the server refused to initialize: {leaf}"[:500])
+            said = masks.clip(str(leaf), QUOTED)
+            return WorkerError("init_failed", f"the server refused to initialize: {said}")
     for leaf in leaves:
         if isinstance(leaf, ValidationError):
             return WorkerError(
@@ -120,7 +126,9 @@ def _translate(problem: BaseException | None) -> WorkerError:
                 f"({_first_problem(leaf)})",
                 fix="Update the server.",
             )
-    named = f"{type(leaves[0]).__name__}: {leaves[0]}"[:300] if leaves else "it ended early"
+    named = "it ended early"
+    if leaves:
+        named = f"{type(leaves[0]).__name__}: {masks.clip(str(leaves[0]), QUOTED)}"
     return WorkerError("protocol_error", f"the handshake with the server failed ({named})")
 
 

@@ -77,7 +77,7 @@ class McpSession:
             on_foreign=self._foreign,
             on_closed=self._closed,
         )
-        self._sdk = SdkSession(self.transport.send_line, self._version)
+        self._sdk = SdkSession(self.transport.send_line, self._version, self._log.masks)
         handshake = asyncio.ensure_future(self._sdk.initialize())
         try:
             waiting: set[asyncio.Future[Any]] = {handshake, process.exited}
@@ -93,7 +93,7 @@ class McpSession:
         finally:
             handshake.cancel()
         about = result.server_info
-        self.server = f"{about.name} {about.version}".strip()[:200]
+        self.server = self._log.masks.clip(f"{about.name} {about.version}".strip(), 200)
         self._has_tools = result.capabilities.tools is not None
         self._open = True
 
@@ -172,13 +172,14 @@ class McpSession:
             if answer.fault == "closed":
                 raise await self.post_mortem()
             if answer.error:
-                message = read_error(answer.error).message[:300]
+                message = self._log.masks.clip(read_error(answer.error).message, 300)
                 raise WorkerError("tool_list", f"the server refused to list its tools: {message}")
             try:
                 page = tools.read_page(answer.result)
             except ValueError as error:
                 text = f"the server's tool list cannot be read ({answer.fault or error})"
-                raise WorkerError("tool_list", text[:400], fix="Update the server.") from error
+                text = self._log.masks.clip(text, 400)
+                raise WorkerError("tool_list", text, fix="Update the server.") from error
             found.extend(bytes(tool) for tool in page.tools)
             cursor = page.next_cursor
             if not cursor or cursor in cursors or len(found) > tools.MAX_TOOLS:

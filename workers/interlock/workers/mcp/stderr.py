@@ -23,7 +23,8 @@ LAST_LINE: Final = 300
 class StderrReader:
     """Drains the pipe `descriptor` into `log` and closes it at its end.
 
-    Lines over the rate are counted in one line later; the last line that is not blank is kept.
+    Lines over the rate are counted in one line later; the last one that is not blank is kept,
+    masked.
     """
 
     def __init__(self, descriptor: int, log: WorkerLog) -> None:
@@ -84,7 +85,7 @@ class StderrReader:
                 if self._limit.admit(now):
                     self._log.line("STDERR", line.decode(errors="replace").rstrip())
         if last:
-            self.last_line = last[: LAST_LINE * 4].decode(errors="replace").strip()[:LAST_LINE]
+            self.last_line = self._log.masks.clip(last.decode(errors="replace").strip(), LAST_LINE)
 
     def _say_suppressed(self) -> None:
         if count := self._limit.take_suppressed():

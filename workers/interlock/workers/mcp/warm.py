@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from interlock.workers.mcp import worker
 from interlock.workers.mcp.handshake import SdkSession
+from interlock.workers.secrets import Masks
 
 _ANSWERS: Final[dict[str, dict[str, Any]]] = {
     "initialize": {
@@ -43,7 +44,7 @@ async def _session() -> None:
             reply = {"jsonrpc": "2.0", "id": frame["id"], "result": result}
             session.feed(json.dumps(reply).encode())
 
-    session = SdkSession(answer, "0")
+    session = SdkSession(answer, "0", Masks())
     async with asyncio.timeout(SECONDS):
         await session.initialize()
         await session.close(SECONDS)

@@ -77,6 +77,7 @@ class McpKind:
             session.transport,
             _call_settings(configure),
             Circuit(configure.timing.circuit_open),
+            host.masks,
             on_report=self._reported,
             on_circuit=self._circuit_changed,
             on_problem=self._kept,
