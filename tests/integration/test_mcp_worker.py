@@ -59,6 +59,7 @@ def test_odd_answers_harm_only_their_own_call() -> None:
             assert (wrong.outcome, wrong.message) == ("invalid_arguments", "refused")
             assert (await rig.call("bad_result")).outcome == "unavailable"
             assert text(await rig.call("not_utf8")) == "a\ufffd\ufffdb"
+            assert text(await rig.call("half_character")) == "a\ufffd"
             assert (await rig.call("garbage")).outcome == "ok"
             assert (await rig.call("twice")).outcome == "ok"
             assert (await rig.call("no_such_tool")).outcome == "not_found"

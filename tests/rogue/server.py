@@ -56,6 +56,7 @@ TOOLS = {
     "rpc_error": "Answers with a JSON-RPC error of `code`",
     "bad_result": "Answers with something that is no tool result",
     "not_utf8": "Answers with bytes that are not UTF-8 inside the text",
+    "half_character": "Answers with half of a surrogate pair inside the text",
     "garbage": "Prints lines of rubbish, not UTF-8 and nested deeply, then answers",
     "big": "Answers with a text of `bytes` characters",
     "long_line": "Prints a line of `bytes` bytes that answers nothing, then answers",
@@ -244,6 +245,8 @@ def odd_call(request, name, arguments):
         case "not_utf8":
             body = b'{"content":[{"type":"text","text":"a\xff\xc3b"}]}'
             write(b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (ident, body))
+        case "half_character":
+            text(request, "a\ud83d")
         case "add_tool" | "remove_tool":
             (EXTRA.append if name == "add_tool" else EXTRA.remove)(arguments["name"])
             notify("notifications/tools/list_changed", {})

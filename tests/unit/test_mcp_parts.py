@@ -15,6 +15,7 @@ from interlock.workers.mcp.frames import (
     call_params,
     find_own_id,
     is_object,
+    mend_halves,
     mend_text,
     read_error,
     read_frame,
@@ -250,3 +251,27 @@ def test_a_result_is_cut_even_if_the_whole_cannot_be_kept(tmp_path: Path) -> Non
 @pytest.mark.parametrize("body", [b'{"content":5}', b"{" + b"x" * 5000, b'{"content":[5,null,{}]}'])
 def test_cutting_survives_results_of_any_shape(body: bytes, tmp_path: Path) -> None:
     assert json.loads(results.cut(body, 3000, tmp_path, "t").body)["content"]
+
+
+@given(
+    st.text(st.characters(exclude_categories=()) | st.sampled_from("\\ud83d\ude00"), max_size=30)
+)
+def test_halves_of_characters_are_mended_and_nothing_else(text: str) -> None:
+    line = json.dumps({"id": "i1", "result": [text]}).encode()
+    mended = mend_halves(line)
+    assert read_frame(mended) is not None
+    json.loads(mended)["result"][0].encode()  # what holds no half can be written
+    if all(not "\ud800" <= char <= "\udfff" for char in text):
+        assert mended == line
+
+
+@pytest.mark.parametrize(
+    ("line", "mended"),
+    [
+        (rb'"a\ud83d b"', rb'"a\ufffd b"'),
+        (rb'"\uDE00\ud83d\uDE00\ud83d"', rb'"\ufffd\ud83d\uDE00\ufffd"'),
+        (rb'"\\ud83d \\\ud83d"', rb'"\\ud83d \\\ufffd"'),
+    ],
+)
+def test_halves_are_told_from_pairs_and_from_plain_text(line: bytes, mended: bytes) -> None:
+    assert mend_halves(line) == mended

@@ -8,6 +8,12 @@ from typing import Final
 import msgspec
 
 _LONE_ID = re.compile(rb'"id"\s*:\s*"(i[0-9]{1,18})"')
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a pair
+    rb"|(u[dD][89a-fA-F][0-9a-fA-F]{2})"  # one half
+    rb"|.)",
+    re.DOTALL,
+)
 _LINE_BREAKS = bytes.maketrans(b"\r\n", b"  ")
 _NOTHING: Final = msgspec.Raw(b"")
 
@@ -97,6 +103,16 @@ def is_object(body: bytes) -> bool:
         return body.isascii() or bool(body.decode())
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return False
+
+
+def mend_halves(line: bytes) -> bytes:
+    """Return JSON text with U+FFFD for each half of a surrogate pair; others as they are.
+
+    Servers that cut a text in the middle of an emoji write such halves, which no UTF-8 can carry.
+    """
+    if b"\\ud" not in line and b"\\uD" not in line:
+        return line
+    return _ESCAPE.sub(lambda found: b"\\ufffd" if found[1] else found[0], line)
 
 
 def json_string(text: str) -> bytes:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from interlock.bus.errors import OverloadedError
-from interlock.workers.mcp.frames import Frame, find_own_id, mend_text, read_frame
+from interlock.workers.mcp.frames import Frame, find_own_id, mend_halves, mend_text, read_frame
 from interlock.workers.mcp.lines import LineSplitter, LongLine
 
 MAX_LINE: Final = 64 << 20
@@ -225,6 +225,8 @@ class StdioTransport:
         if isinstance(line, LongLine):
             return self._long_line(line)
         frame = read_frame(line)
+        if frame is None and (mended := mend_halves(line)) is not line:
+            line, frame = mended, read_frame(mended)
         if frame is None:
             self.dropped += bool(line.strip())
             return False
