@@ -61,6 +61,17 @@ def test_a_connection_holds_a_bounded_number_of_valid_tickets() -> None:
     assert list(holder.tickets) == ["one more"]
 
 
+def test_tickets_of_ended_turns_make_room_for_new_ones() -> None:
+    """However many turns an agent runs in a minute, the next one is admitted."""
+    gate, holder = Admission(KEY, "mcp:git", 1), Holder("agent:main")
+    for n in range(3 * admission.MAX_TICKETS):
+        opened(gate, holder, id=f"t{n}", turn=f"turn-{n}")
+        gate.admit(holder, call(f"t{n}"), b"{}", NOW)
+        gate.revoke(Revoke(n=n, turn=f"turn-{n}"), [holder], NOW, WALL)
+        assert refusal(gate, holder, ticket=f"t{n}") == "revoked"
+    assert len(holder.tickets) <= admission.MAX_TICKETS
+
+
 def test_used_tickets_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "MAX_USED", 2)
     gate, holder = Admission(KEY, "mcp:git", 1), Holder("agent:main")

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from interlock.bus.errors import OverloadedError, TicketError
 from interlock.bus.messages import TICKET_LIFE, Call, Revoke
 from interlock.bus.tickets import CLOCK_SLACK, TicketClaims, arguments_digest, verify
 
-MAX_TICKETS: Final = 256
-"""Tickets that one connection may hold open."""
+MAX_TICKETS: Final = 1024
+"""Tickets that one connection may hold open; a client needs one for each tool that it calls."""
 MAX_USED: Final = 10_000
 """Single-use tickets that are remembered as used; beyond, further ones are refused."""
 MEMORY: Final = TICKET_LIFE + CLOCK_SLACK
@@ -32,6 +34,12 @@ class HeldTicket:
         self.expires = expires
         self.revoked = False
 
+    def revoke(self) -> None:
+        """Void it. It stays known as revoked, but its names, which may be many, are not needed."""
+        self.revoked = True
+        self.names = frozenset()
+        self.claims = msgspec.structs.replace(self.claims, names=())
+
 
 class Holder:
     """The tickets of one connection, all of the same caller."""
@@ -47,6 +55,14 @@ class Holder:
         for ticket in [t for t in self.tickets.values() if t.expires <= before]:
             del self.tickets[ticket.claims.id]
         return bool(self.tickets)
+
+    def make_room(self, now: float) -> None:
+        """Drop all tickets that permit nothing any more, expired or revoked."""
+        self.tickets = {
+            name: ticket
+            for name, ticket in self.tickets.items()
+            if not ticket.revoked and ticket.expires > now
+        }
 
 
 class Admission:
@@ -73,14 +89,15 @@ class Admission:
 
         Raises `OverloadedError` if the connection holds too many.
         """
-        tickets = holder.tickets
-        if ticket.claims.id in tickets:
+        if ticket.claims.id in holder.tickets:
             return
-        if len(tickets) >= MAX_TICKETS:
-            holder.forget_expired(now)
-            if len(tickets) >= MAX_TICKETS:
+        if len(holder.tickets) >= MAX_TICKETS:
+            # An agent opens one a turn, and those of ended turns are revoked long before they
+            # expire; until now they were kept so that their use is called what it is.
+            holder.make_room(now)
+            if len(holder.tickets) >= MAX_TICKETS:
                 raise OverloadedError("This connection holds too many tickets; open another one.")
-        tickets[ticket.claims.id] = ticket
+        holder.tickets[ticket.claims.id] = ticket
 
     def admit(self, holder: Holder, call: Call, body: bytes, now: float) -> HeldTicket:
         """Permit a call, using up a single-use ticket.
@@ -114,9 +131,9 @@ class Admission:
         if revoke.caller:
             self._revoked_callers[revoke.caller] = (before, until)
         for holder in holders:
-            for ticket in holder.tickets.values():
+            for ticket in [one for one in holder.tickets.values() if not one.revoked]:
                 if ticket.claims.id in revoke.ids or self._revoked_before(ticket.claims):
-                    ticket.revoked = True
+                    ticket.revoke()
 
     @property
     def remembers(self) -> bool:
