@@ -328,6 +328,23 @@ def test_items_are_taken_only_from_the_turns_own_agent(tmp_path: Path) -> None:
     run(tmp_path, story)
 
 
+def test_an_agent_between_two_turns_learns_of_the_end_of_a_server_that_it_called(
+    tmp_path: Path,
+) -> None:
+    async def story(made: Rig) -> None:
+        made.agent()
+        made.server()
+        await made.start(T)
+        await finish(made)
+        made.turns.worker_gone("mcp:git", 1, "killed")
+        (gone,) = made.runtime.messages("agent:main", Gone)
+        assert (gone.worker, gone.generation) == ("mcp:git", 1)
+        made.turns.worker_gone("mcp:git", 2, "never offered")
+        assert len(made.runtime.messages("agent:main", Gone)) == 1
+
+    run(tmp_path, story)
+
+
 def test_a_server_that_restarts_in_a_turn_gives_new_tickets(tmp_path: Path) -> None:
     async def story(made: Rig) -> None:
         made.agent()

@@ -71,6 +71,8 @@ class Fleet:
         self.home = home
         self.settings = settings
         self.members: dict[str, Member] = {}
+        self._last_generations: dict[str, int] = {}
+        """Of workers that left: callers must not take a later one of that name for the old one."""
         self._sequencer = sequencer
         self._attention = attention
         self._random = random.Random()
@@ -90,7 +92,9 @@ class Fleet:
         """Take a worker in, STOPPED; or give one that is still on its way out its new entry."""
         member = self.members.get(name)
         if member is None:
-            member = Member(Worker(name, kind_of(entry), since=time.monotonic()), entry)
+            worker = Worker(name, kind_of(entry), since=time.monotonic())
+            worker.generation = self._last_generations.pop(name, 0)
+            member = Member(worker, entry)
             self.members[name] = member
         self.configure(member, entry)
         return member
@@ -301,6 +305,7 @@ class Fleet:
                     os.kill(self.launcher.pid, signal.SIGKILL)
             case commands.Forget():
                 self._cancel_timer(member)
+                self._last_generations[name] = member.worker.generation
                 del self.members[name]
             case commands.Publish():
                 pass  # last of all, see `feed`

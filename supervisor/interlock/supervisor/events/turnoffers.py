@@ -50,6 +50,9 @@ class TurnOffers:
         self._catalog = catalog
         self._tickets = tickets
         self._open: dict[str, _Open] = {}
+        self._told: dict[tuple[str, int], dict[str, int]] = {}
+        """By generation of an agent, the generations that it was ever given a target for: it may
+        keep the connection when the turn ends."""
 
     def open(self, turn: str, agent: str, worker: str, generation: int) -> Iterator[OfferPart]:
         """Compose the offer of a turn that is about to be dispatched; at least one part."""
@@ -71,6 +74,8 @@ class TurnOffers:
             target = self._tickets.turn_target(worker, opened.turn, opened.worker, names)
             if target is not None:
                 opened.targets[worker] = target.generation
+                told = self._told.setdefault((opened.worker, opened.generation), {})
+                told[worker] = target.generation
                 targets.append(target)
         return targets
 
@@ -121,17 +126,16 @@ class TurnOffers:
             self._workers.send(opened.worker, opened.generation, message)
             removed = ()
 
-    def source_gone(self, source: str, generation: int, reason: str) -> None:
-        """A generation of a serving worker ended: agents that may be calling it learn it now."""
-        told = set()
+    def worker_gone(self, worker: str, generation: int, reason: str) -> None:
+        """A generation ended: all agents that may be connected to it learn it now."""
+        self._told.pop((worker, generation), None)
         for opened in self._open.values():
-            if opened.targets.get(source) != generation:
-                continue
-            del opened.targets[source]
-            agent = (opened.worker, opened.generation)
-            if agent not in told:
-                told.add(agent)
-                message = Gone(worker=source, generation=generation, reason=reason)
+            if opened.targets.get(worker) == generation:
+                del opened.targets[worker]
+        message = Gone(worker=worker, generation=generation, reason=reason)
+        for agent, told in self._told.items():
+            if told.get(worker) == generation:
+                del told[worker]
                 self._workers.send(*agent, message)
 
     def on_request(self, worker: str, generation: int, message: TicketRequest) -> None:

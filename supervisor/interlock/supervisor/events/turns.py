@@ -231,7 +231,7 @@ class TurnService:
     def worker_gone(self, worker: str, generation: int, reason: str) -> None:
         """Call when a generation ended (its pidfd), before the new state is announced."""
         self.tickets.close_target(worker, generation)
-        self._offers.source_gone(worker, generation, reason)
+        self._offers.worker_gone(worker, generation, reason)
         self._calls.lose(worker, generation)
         for live in tuple(self._live.values()):
             if live.worker == worker:
