@@ -7,6 +7,7 @@ counted, reported once and tried again; it never raises and never waits for anyb
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -21,7 +22,10 @@ MAX_LINE: Final = 8 << 10
 RETRY_AFTER: Final = 1.0
 """Seconds between two attempts while the disk refuses."""
 
-_ESCAPES = str.maketrans({"\n": "\\n", "\r": "\\r", "\x1b": "\\e", "\x00": "\\0"})
+_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
+_ESCAPES |= str.maketrans({"\n": "\\n", "\r": "\\r", "\x1b": "\\e", "\x00": "\\0", "\t": "\t"})
+_ESCAPES |= str.maketrans({"\u2028": "\\u2028", "\u2029": "\\u2029"})
+"""What would break a line or move the cursor of a terminal, and how it is written instead."""
 
 
 class WorkerLog:
@@ -101,14 +105,15 @@ class WorkerLog:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         self._fd = os.open(self._path, flags, 0o600)
         self._size = os.fstat(self._fd).st_size
-
-    def _rotate(self) -> None:
-        self._path.replace(self._path.with_name(self._path.name + ".1"))
-        self.close()
-        self._open()
         if self._redirect:
             os.dup2(self._fd, 1)
             os.dup2(self._fd, 2)
+
+    def _rotate(self) -> None:
+        with contextlib.suppress(FileNotFoundError):  # somebody removed it
+            self._path.replace(self._path.with_name(self._path.name + ".1"))
+        self.close()
+        self._open()
 
 
 class RateLimit:

@@ -7,7 +7,7 @@ import os
 from typing import Final
 
 from interlock.workers.logs import RateLimit, WorkerLog
-from interlock.workers.mcp.lines import LineSplitter
+from interlock.workers.mcp.lines import KEPT_OF_LONG, LineSplitter, LongLine
 from interlock.workers.mcp.transport import enlarge_pipe
 
 MAX_LINE: Final = 64 << 10
@@ -78,14 +78,19 @@ class StderrReader:
 
     def _take(self, lines: list[bytes]) -> None:
         now = self._loop.time()
-        last = b""
-        for line in lines:
-            if line.strip():
-                last = line
-                if self._limit.admit(now):
-                    self._log.line("STDERR", line.decode(errors="replace").rstrip())
-        if last:
-            self.last_line = self._log.masks.clip(last.decode(errors="replace").strip(), LAST_LINE)
+        said = [line for line in lines if line.strip()]
+        for line in said:
+            if self._limit.admit(now):
+                self._log.line("STDERR", self._text(line))
+        if said:
+            self.last_line = self._log.masks.clip(self._text(said[-1]).strip(), LAST_LINE)
+
+    def _text(self, line: bytes) -> str:
+        if not isinstance(line, LongLine):
+            return line.decode(errors="replace").rstrip()
+        # A piece of a secret may stand where the middle was thrown away: not shown.
+        head = line[:KEPT_OF_LONG].decode(errors="replace")
+        return self._log.masks.clip(head, KEPT_OF_LONG // 2) + " [cut]"
 
     def _say_suppressed(self) -> None:
         if count := self._limit.take_suppressed():
