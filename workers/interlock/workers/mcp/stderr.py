@@ -16,6 +16,8 @@ READ_SIZE: Final = 256 << 10
 FLOOD: Final = 1 << 20
 """Bytes in a second beyond which the reader pauses after every read."""
 PAUSE: Final = 0.004
+BEGINNING: Final = 256
+"""Characters that are kept of a line over MAX_LINE."""
 LAST_LINE: Final = 300
 """Characters of the last line that an error text quotes."""
 
@@ -88,9 +90,9 @@ class StderrReader:
     def _text(self, line: bytes) -> str:
         if not isinstance(line, LongLine):
             return line.decode(errors="replace").rstrip()
-        # A piece of a secret may stand where the middle was thrown away: not shown.
+        # A piece of a secret may stand where the middle was thrown away; `clip` stays far from it.
         head = line[:KEPT_OF_LONG].decode(errors="replace")
-        return self._log.masks.clip(head, KEPT_OF_LONG // 2) + " [cut]"
+        return self._log.masks.clip(head, BEGINNING) + " [cut]"
 
     def _say_suppressed(self) -> None:
         if count := self._limit.take_suppressed():
