@@ -25,12 +25,17 @@ def answer(request: dict) -> dict | None:
             return {}
 
 
-sys.stderr.write("small server begins\n")
-for line in sys.stdin:
-    message = json.loads(line)
-    if "id" in message and "method" in message:
-        result = answer(message)
-        if result is not None:
-            reply = {"jsonrpc": "2.0", "id": message["id"], "result": result}
-            sys.stdout.write(json.dumps(reply) + "\n")
-            sys.stdout.flush()
+def main() -> None:
+    sys.stderr.write("small server begins\n")
+    for line in sys.stdin:
+        message = json.loads(line)
+        if "id" in message and "method" in message:
+            result = answer(message)
+            if result is not None:
+                reply = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+                sys.stdout.write(json.dumps(reply) + "\n")
+                sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
