@@ -73,6 +73,7 @@ class WorkerHost:
         self._lifeline = lifeline
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._loaded = asyncio.Event()
         self._ending = asyncio.Event()
         self._exit_code = 0
         self._kind: WorkerKind | None = None
@@ -186,7 +187,10 @@ class WorkerHost:
 
     async def _start(self, body: bytes) -> None:
         assert self._configure is not None
-        self._kind = kind = load_kind(self.boot.kind)
+        # In a thread: where no image has imported it, this takes longer than pings may wait.
+        make = await asyncio.to_thread(load_kind, self.boot.kind)
+        self._kind = kind = make()
+        self._loaded.set()
         ready: Ready = await kind.start(self, body)
         endpoint = self._configure.endpoint if self._data is not None else ""
         self.send(msgspec.structs.replace(ready, endpoint=endpoint))
@@ -194,9 +198,10 @@ class WorkerHost:
         self.log.info("Ready.")
 
     async def _apply(self, body: bytes) -> None:
-        if self._kind is not None:
-            await self._kind.apply(body)
-            self.log.info("New settings are in force.")
+        await self._loaded.wait()
+        assert self._kind is not None
+        await self._kind.apply(body)
+        self.log.info("New settings are in force.")
 
     async def _drain(self, seconds: float) -> None:
         if self._kind is not None and self._ready:
@@ -264,14 +269,14 @@ class WorkerHost:
         self.notice("log_disk_full", "", reason, fix if reason else "", clear=not reason)
 
 
-def load_kind(kind: str) -> WorkerKind:
-    """Import a kind's entry and make its object. Raises WorkerError for an unknown kind."""
+def load_kind(kind: str) -> Callable[[], WorkerKind]:
+    """Import a kind's entry, which makes its object. Raises WorkerError for an unknown kind."""
     entry = KINDS.get(kind)
     if entry is None:
         raise WorkerError("unknown_kind", f"there is no worker kind {kind!r}", permanent=True)
     module, _, name = entry.partition(":")
-    made: WorkerKind = getattr(importlib.import_module(module), name)()
-    return made
+    make: Callable[[], WorkerKind] = getattr(importlib.import_module(module), name)
+    return make
 
 
 def read_boot(lifeline: int) -> Boot:
