@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from bus_peer import WORKER, Peer
+from npm import NODE, npm_server
 from supervised import DIRECT_AGENT, Supervised, server_toml, timing
 
 HERE = Path(__file__).parent
-NODE = Path(sys.executable).parent / "node"
-FILESYSTEM = HERE.parent / "node/node_modules/@modelcontextprotocol/server-filesystem/dist/index.js"
 LARGE = 3 << 20
 
 Lines = list[dict[str, Any]]
@@ -85,7 +83,7 @@ def test_against_a_supervisor(tmp_path: Path) -> None:
     files.mkdir()
     (files / "small.txt").write_text("grüße")
     (files / "large.txt").write_text("x" * LARGE)
-    config = timing() + DIRECT_AGENT + server_toml("files", str(NODE), str(FILESYSTEM), str(files))
+    config = timing() + DIRECT_AGENT + server_toml("files", *npm_server("filesystem"), str(files))
     read = "mcp:files/read_text_file"
     with Supervised(tmp_path, config) as interlock:
         interlock.wait_state("mcp:files", "READY")
