@@ -69,6 +69,7 @@ class Supervised:
         *,
         environ: Mapping[str, str] | None = None,
         workspace: Path | None = None,
+        python: Path = Path(sys.executable),
         interpreter: Sequence[str] = (),
         file_size: int | None = None,
         clean: bool = True,
@@ -80,7 +81,7 @@ class Supervised:
         """False: the test kills the supervisor and looks after the rest itself."""
         self.events: list[Document] = []
         self.errors = folder / "supervisor.stderr"
-        self._interpreter = interpreter
+        self._python = [str(python), "-P", *interpreter]
         self._file_size = file_size
         self._environ = {**os.environ, **(environ or {})}
         self._workspace = workspace
@@ -117,7 +118,7 @@ class Supervised:
         arguments = ["--home", str(self.home.path), "--config", str(self.config)]
         if self._workspace is not None:
             arguments += ["--workspace", str(self._workspace)]
-        python = [sys.executable, "-P", *self._interpreter]
+        python = self._python
         if self._file_size is not None:  # no file of it grows beyond: what a full disk is like
             python = ["prlimit", f"--fsize={self._file_size}", *python]
         with self.errors.open("ab") as errors:
