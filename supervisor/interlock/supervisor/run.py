@@ -18,6 +18,7 @@ from interlock.supervisor.config.model import Loaded
 from interlock.supervisor.config.read import load
 from interlock.supervisor.reload import Loader
 from interlock.supervisor.runtime import Supervisor
+from interlock.supervisor.spawn.files import raise_limit
 from interlock.supervisor.spawn.sweep import sweep_recorded
 
 
@@ -43,6 +44,7 @@ def run_supervisor(
             sweep_recorded(home.processes)
             home.clear_run()
             _set_title(home)
+            raise_limit()
             asyncio.run(_run(home, loader, loaded, on_ready, on_event))
     except InterlockError as error:
         sys.stderr.write(f"{error.message}\n")

@@ -51,6 +51,9 @@ from interlock.supervisor.watches import ping_workers, watch_limits
 
 EVENTS_HIGH_WATER: Final = 10_000
 """Events that one subscriber may be behind before it loses some."""
+MAX_SUBSCRIPTION: Final = 512
+"""Bytes that a subscriber may send at once, with what it says of itself when it connects. libzmq
+keeps topics as a tree, one node for each byte, and takes it down by recursion."""
 RESERVE: Final = 3.0
 """Seconds of `stop_total` kept for ending the spawner and closing the journal."""
 LAST_EVENTS: Final = 0.2
@@ -219,7 +222,9 @@ class Supervisor:
     # --- parts ---
 
     def _make_events(self) -> None:
-        sock = open_socket(self._ctx, zmq.XPUB, sndhwm=EVENTS_HIGH_WATER)
+        sock = open_socket(
+            self._ctx, zmq.XPUB, sndhwm=EVENTS_HIGH_WATER, maxmsgsize=MAX_SUBSCRIPTION
+        )
         sock.bind(endpoint(self.home, "events"))
         self._events = FdSocket(sock, lambda frames: self.sequencer.on_frames(frames))
         self.sequencer = Sequencer(self.epoch, self._events.send)

@@ -18,10 +18,11 @@ import setproctitle
 from interlock.bus import procfs
 from interlock.bus.errors import SpawnError
 from interlock.supervisor.spawn.environment import scrub
+from interlock.supervisor.spawn.files import limit_of_workers
 from interlock.supervisor.spawn.protocol import Spawn
 
 _FAILED: Final = 127
-_FILES: Final = resource.getrlimit(resource.RLIMIT_NOFILE)
+_FILES: Final = limit_of_workers()
 """What workers get as long as they name nothing else; an image allows itself more."""
 _CPU_GRACE: Final = 5
 """Seconds of CPU between SIGXCPU and SIGKILL."""

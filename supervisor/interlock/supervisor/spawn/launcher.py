@@ -22,6 +22,7 @@ from interlock.bus import procfs
 from interlock.bus.errors import SpawnError, TooLargeError
 from interlock.bus.records import Boot, Child
 from interlock.supervisor.spawn import sweep
+from interlock.supervisor.spawn.files import spawner_environment
 from interlock.supervisor.spawn.link import Link
 from interlock.supervisor.spawn.protocol import (
     MAX_BOOT,
@@ -250,6 +251,7 @@ class Launcher:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
+                env=spawner_environment(),
                 pass_fds=inherited,
                 start_new_session=True,
             )
