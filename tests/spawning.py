@@ -7,7 +7,7 @@ import ctypes
 import json
 import os
 import select
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Container
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,16 @@ Event = tuple[Any, ...]
 class Bench:
     """One launcher, the events it gave so far, and the facts that its workers report."""
 
-    def __init__(self, folder: Path, mode: str = "fork", warm: str = WARM, **more: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        mode: str = "fork",
+        warm: str = WARM,
+        failing: Container[str] = (),
+        **more: Any,
+    ) -> None:
         self.folder = folder
+        self._failing = failing
         self.events: list[Event] = []
         self.facts: dict[int, dict[str, Any]] = {}
         self._changed = asyncio.Event()
@@ -112,6 +120,8 @@ class Bench:
         def note(*values: Any) -> None:
             self.events.append((kind, *values))
             self._changed.set()
+            if kind in self._failing:
+                raise LookupError(f"{kind} went wrong")
 
         return note
 

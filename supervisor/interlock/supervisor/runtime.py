@@ -87,7 +87,7 @@ class Supervisor:
         )
         catalog, schemas = Catalog(), Schemas()
         tickets = TicketOffice(life=timing.ticket)
-        self._journal = Journal(home.journal, self.epoch, self._journal_row)
+        self._journal = Journal(home.journal, self.epoch, self._own_row)
         self._turn_logs = TurnLogs(self._journal, self._api.answer)
         self.turns = TurnService(
             workers=self.fleet,
@@ -265,10 +265,9 @@ class Supervisor:
         self.fleet.spawner_lost("spawner died")
 
     def _spawner_row(self, code: str, message: str) -> None:
-        fix = f"See {self.home.logs / 'spawner.log'}."
-        self.attention.set(Row(name="supervisor", code=code, message=message, fix=fix))
+        self._own_row(code, message, f"See {self.home.logs / 'spawner.log'}.", clear=not message)
 
-    def _journal_row(self, code: str, message: str, fix: str, *, clear: bool = False) -> None:
+    def _own_row(self, code: str, message: str, fix: str, *, clear: bool = False) -> None:
         if clear:
             self.attention.clear("supervisor", code)
         else:
@@ -276,7 +275,7 @@ class Supervisor:
 
     def _log_trouble(self, reason: str) -> None:
         fix = "Free some space; lines are lost until then, everything else goes on."
-        self._journal_row("log_disk_full", reason, fix, clear=not reason)
+        self._own_row("log_disk_full", reason, fix, clear=not reason)
 
     def _client_gone(self, identity: bytes) -> None:
         self._turn_logs.drop_client(identity)

@@ -45,12 +45,18 @@ def run(order: Spawn, image: int, lifeline: int, status: int, *, executes: bool)
         if executes:
             _execute(order, lifeline)
     except SpawnError as error:
-        with contextlib.suppress(OSError):
-            os.write(status, f"{error.code}\0{error.message}".encode()[:4096])
-        os._exit(_FAILED)
+        _refuse(status, error.code, error.message)
+    except Exception as error:  # noqa: BLE001 - it must never go on as a second image
+        _refuse(status, "spawn_failed", f"The process could not be prepared: {error!r}.")
     setproctitle.setproctitle(order.title)
     os.close(status)
     os._exit(_call(order.entry, lifeline))
+
+
+def _refuse(status: int, code: str, message: str) -> NoReturn:
+    with contextlib.suppress(OSError):
+        os.write(status, f"{code}\0{message}".encode()[:4096])
+    os._exit(_FAILED)
 
 
 def _reset_signals() -> None:

@@ -46,6 +46,8 @@ _ANSWER: Final = 40.0
 """Seconds without an answer to an order until the spawner counts as hung; warming included."""
 _CLOSE: Final = 5.0
 """Seconds that a spawner may take to end its workers and itself."""
+_FAILED: Final = "spawner_failed"
+_NOT_WARM: Final = "image_not_warm"
 _AGAIN_FIRST: Final = 0.25
 _AGAIN_MAX: Final = 30.0
 
@@ -94,8 +96,9 @@ class Launcher:
     after `on_spawned` once `on_died(name, generation)`, as soon as the process is dead, and once
     `on_exited(name, generation, exit_code, signal)`; both None: unknown, its spawner died.
     `on_spawner_lost(reason)` comes after everything was swept and before these; the spawner
-    then starts again by itself. `on_notice(code, message)` tells of trouble that stops nothing.
-    Callbacks must not raise. A spawner that answers no order for `patience` seconds is replaced.
+    then starts again by itself. `on_notice(code, message)` tells of trouble that stops nothing,
+    with an empty message that it is over. What a callback raises goes to the exception handler of
+    the event loop. A spawner that answers no order for `patience` seconds is replaced.
 
     The process becomes a subreaper. After the death of a spawner every child is killed that was
     not there when `start` was called, so a supervisor must start nothing else.
@@ -136,6 +139,9 @@ class Launcher:
         self._again = 0.0
         self._foreign: frozenset[tuple[int, int]] = frozenset()
         self._ready: asyncio.Future[None] | None = None
+        self._cold: set[str] = set()
+        """Images of the present spawner that said that they are not warm."""
+        self._told: set[str] = set()
         self._losses: asyncio.Queue[str] = asyncio.Queue()
         self._keeper: asyncio.Task[None] | None = None
 
@@ -198,9 +204,10 @@ class Launcher:
             self._records.drop("spawner")
 
     async def _start(self) -> None:
-        names = ("base", "mcp") if self._mode == "fork" else ("base",)
-        pairs = {name: make_link() for name in names}
+        pairs: dict[str, tuple[socket.socket, socket.socket]] = {}
         try:
+            for name in ("base", "mcp") if self._mode == "fork" else ("base",):
+                pairs[name] = make_link()
             self._process = self._execute([pair[1].fileno() for pair in pairs.values()])
             self._handle = os.pidfd_open(self._process.pid)
         except OSError as error:
@@ -215,6 +222,7 @@ class Launcher:
             for pair in pairs.values():
                 pair[1].close()
         loop = asyncio.get_running_loop()
+        self._cold.clear()
         self._ready = loop.create_future()
         self._born = loop.time()
         loop.add_reader(self._handle, self._lose, "spawner died")
@@ -226,6 +234,10 @@ class Launcher:
         for request in queued:
             self._send(request)
         await self._until_ready(self._ready)
+        over = {_FAILED} if self._cold else {_FAILED, _NOT_WARM}
+        for code in sorted(over & self._told):
+            self._told.discard(code)
+            self._call(self._on_notice, code, "")
 
     async def _until_ready(self, ready: asyncio.Future[None]) -> None:
         try:
@@ -261,7 +273,7 @@ class Launcher:
             end,
             functools.partial(self._receive, name),
             lambda _: self._lose("spawner died" if name == "base" else f"{name} image died"),
-            lambda message: self._on_notice("spawner_record", message),
+            functools.partial(self._notice, "spawner_record"),
         )
 
     def _send(self, request: SpawnRequest) -> None:
@@ -291,11 +303,12 @@ class Launcher:
                     link.send(Reap(pid=record.pid))
             case ImageReady():
                 if record.problem:
-                    self._on_notice("image_not_warm", record.problem)
+                    self._cold.add(image)
+                    self._notice(_NOT_WARM, record.problem)
                 if image == "base" and self._ready is not None and not self._ready.done():
                     self._ready.set_result(None)
             case Rejected():
-                self._on_notice("spawner_record", record.message)
+                self._notice("spawner_record", record.message)
 
     def _run(self, record: Spawned, handle: int | None) -> None:
         worker = self._workers.setdefault((record.name, record.generation), _Worker())
@@ -304,7 +317,7 @@ class Launcher:
         if self._records is not None:
             child = Child(pid=record.pid, start=record.start)
             self._records.put(f"{record.name}#{record.generation}", [child])
-        self._on_spawned(record.name, record.generation, record.pid, record.start)
+        self._call(self._on_spawned, record.name, record.generation, record.pid, record.start)
         if handle is not None:
             asyncio.get_running_loop().add_reader(handle, self._die, record.name, record.generation)
         for number in worker.signals:
@@ -317,13 +330,13 @@ class Launcher:
             asyncio.get_running_loop().remove_reader(worker.handle)
             os.close(worker.handle)
             worker.handle = None
-        self._on_died(name, generation)
+        self._call(self._on_died, name, generation)
 
     def _fail(self, name: str, generation: int, code: str, message: str) -> None:
         worker = self._workers.pop((name, generation), None)
         if worker is not None:
             worker.answered()
-            self._on_failed(name, generation, code, message)
+            self._call(self._on_failed, name, generation, code, message)
 
     def _bury(self, name: str, generation: int, code: int | None, number: int | None) -> None:
         worker = self._workers.get((name, generation))
@@ -336,7 +349,7 @@ class Launcher:
         if self._records is not None:
             self._records.drop(f"{name}#{generation}")
             self._records.drop(f"{name}#{generation} child")
-        self._on_exited(name, generation, code, number)
+        self._call(self._on_exited, name, generation, code, number)
 
     def _bury_all(self) -> None:
         waiting = {(one.boot.name, one.boot.generation) for one in self._queued}
@@ -368,7 +381,7 @@ class Launcher:
             if loop.time() - self._born > _AGAIN_MAX:
                 self._again = 0.0
             await self._end_spawner(0)
-            self._on_spawner_lost(reason)
+            self._call(self._on_spawner_lost, reason)
             self._bury_all()
             while not self._links:
                 await asyncio.sleep(self._again)
@@ -376,8 +389,20 @@ class Launcher:
                 try:
                     await self._start()
                 except SpawnError as error:
-                    self._on_notice("spawner_failed", error.message)
+                    self._notice(_FAILED, error.message)
                     self._bury_all()
+
+    def _notice(self, code: str, message: str) -> None:
+        self._told.add(code)
+        self._call(self._on_notice, code, message)
+
+    def _call(self, callback: Callable[..., None], *values: object) -> None:
+        """Call back; what goes wrong there costs no worker its end, nor the spawner its keeper."""
+        try:
+            callback(*values)
+        except Exception as error:  # noqa: BLE001 - the boundary to those who listen
+            context = {"message": "a callback of the launcher failed", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
 
     def _disconnect(self) -> None:
         for link in self._links.values():
@@ -400,7 +425,7 @@ class Launcher:
             os.close(self._handle)
             self._handle = None
         if not await sweep.sweep_children(self._foreign):
-            self._on_notice("sweep_incomplete", "Some processes did not end after SIGKILL.")
+            self._notice("sweep_incomplete", "Some processes did not end after SIGKILL.")
         process.poll()
         self._process = None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import select
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -162,6 +163,9 @@ def _open(pid: int) -> int | None:
 
 
 def _wait(handles: list[int], seconds: float) -> None:
+    end = time.monotonic() + seconds
     for handle in handles:
-        select.select([handle], [], [], seconds)
+        dead = select.poll()  # not `select`: there may be thousands of descriptors
+        dead.register(handle, select.POLLIN)
+        dead.poll(max(0.0, end - time.monotonic()) * 1000)
         os.close(handle)
