@@ -6,15 +6,13 @@ of it is kept in a file (0600), and the last content item names that file.
 
 from __future__ import annotations
 
-import os
-import secrets
-import time
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
 from interlock.workers.mcp.frames import RpcError, json_string
+from interlock.workers.mcp.kept import keep
 
 INVALID_PARAMS: Final = -32602
 NOTE_ROOM: Final = 2048
@@ -88,7 +86,7 @@ def cut(body: bytes, limit: int, folder: Path, tool: str) -> Cut:
     texts = [_text(item) for item in content]
     plain = len(texts) == 1 and texts[0] is not None
     whole = (texts[0] or "").encode(errors="replace") if plain else body
-    path, problem = _keep(whole, folder, tool, "txt" if plain else "json")
+    path, problem = keep(whole, folder, tool, "txt" if plain else "json")
     document.pop("structuredContent", None)
     document["content"] = shorten(content, max(limit - NOTE_ROOM, 0))
     kept = f"the whole is in {path}" if path else f"the whole could not be kept ({problem})"
@@ -132,21 +130,3 @@ def _head(text: str, room: int) -> str:
     while head and (size := len(msgspec.json.encode(head))) > room + 2:
         head = head[: len(head) * room // size]
     return head
-
-
-def _keep(whole: bytes, folder: Path, tool: str, suffix: str) -> tuple[Path | None, str]:
-    safe = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in tool)[:40]
-    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-    path = folder.absolute() / f"{stamp}-{safe}-{secrets.token_hex(4)}.{suffix}"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        return None, error.strerror or "unknown error"
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(whole)
-    except OSError as error:
-        path.unlink(missing_ok=True)
-        return None, error.strerror or "unknown error"
-    return path, ""

@@ -1,0 +1,36 @@
+"""The bound on the folder of whole results."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from interlock.workers.mcp.kept import MAX_AGE, MAX_FILES, MAX_TOTAL, KeptFile, keep, prune, surplus
+
+
+def test_the_newest_files_stay_within_number_and_size() -> None:
+    files = [KeptFile(str(n), float(n), 1) for n in range(MAX_FILES + 5)]
+    assert sorted(surplus(files, 0.0)) == sorted("012345")
+    large = [KeptFile(str(n), float(n), MAX_TOTAL // 4) for n in range(6)]
+    assert sorted(surplus(large, 0.0)) == ["0", "1"]
+    assert sorted(surplus(large, 0.0, MAX_TOTAL // 2)) == ["0", "1", "2", "3"]
+
+
+def test_a_write_makes_room_and_leaves_strangers_alone(tmp_path: Path) -> None:
+    stranger, link = tmp_path / "notes.txt", tmp_path / "20000101-000000-x-00000000.txt"
+    stranger.touch()
+    link.symlink_to(stranger)
+    old, problem = keep(b"old", tmp_path, "read/all", "txt")
+    assert old and not problem and old.stat().st_mode & 0o777 == 0o600
+    past = time.time() - MAX_AGE - 1
+    for path in (old, stranger):
+        os.utime(path, (past, past))
+    os.utime(link, (past, past), follow_symlinks=False)
+    new, problem = keep(b"new", tmp_path, "read/all", "txt")
+    assert new and new.read_bytes() == b"new" and not problem
+    assert sorted(tmp_path.iterdir()) == sorted([stranger, link, new])
+
+
+def test_a_folder_that_is_not_there_is_no_trouble(tmp_path: Path) -> None:
+    prune(tmp_path / "none", time.time())
