@@ -6,12 +6,13 @@ is missing (macOS) every question has the answer of a process that is gone.
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from interlock.bus.records import Child
 
@@ -175,8 +176,15 @@ def set_parent_death_signal(number: int) -> bool:
 def _prctl(option: int, value: int) -> bool:
     if sys.platform != "linux":
         return False
+    return _kernel_prctl()(option, value, 0, 0, 0) == 0
+
+
+@functools.cache
+def _kernel_prctl() -> Callable[[int, int, int, int, int], int]:
+    # Loaded once: loading takes locks, which in the child of a process with threads may be held
+    # by a thread that the child does not have.
     import ctypes
 
-    zero = ctypes.c_ulong(0)
-    done: int = ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), zero, zero, zero)
-    return done == 0
+    call = ctypes.CDLL(None).prctl
+    call.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
+    return cast("Callable[[int, int, int, int, int], int]", call)
