@@ -210,6 +210,39 @@ def test_new_settings_apply_to_the_running_server() -> None:
     run(scenario())
 
 
+def test_settings_that_change_during_the_start_count() -> None:
+    async def scenario() -> None:
+        async with running(rogue("slow_init=0.5"), ready=False) as rig:
+            children = await rig.expect(m.Children)
+            assert [c.pid for c in children.children] == [c.pid for c in rig.note_tree()]
+            settings = {"command": "x", "disabled_tools": ["fail"], "concurrency": 1, "queue": 0}
+            configure = {"server": "rogue", "settings": settings, "folder": str(rig.home)}
+            configure["results_folder"] = str(rig.results)
+            rig.send(m.Apply(), json.dumps(configure).encode())
+            await rig.expect(m.Ready)
+            capabilities = await rig.expect(m.Capabilities)
+            assert "fail" not in {row.name for row in capabilities.rows}
+            first = rig.start_call("sleep", {"seconds": 0.3})
+            assert (await rig.call("echo")).outcome == "overloaded"
+            assert (await first).outcome == "ok"
+
+    run(scenario())
+
+
+def test_a_second_listing_that_fails_stands_under_needs_attention() -> None:
+    async def scenario() -> None:
+        async with running(rogue()) as rig:
+            await rig.call("break_list")
+            notice = await rig.expect(m.Notice)
+            assert (notice.code, notice.clear) == ("tool_list", False)
+            assert "no list today" in notice.message and notice.fix
+            assert (await rig.call("echo")).outcome == "ok"
+            await rig.call("break_list", {"mend": True})
+            await rig.expect(m.Notice, lambda n: n.clear and n.code == "tool_list")
+
+    run(scenario())
+
+
 def test_a_server_that_does_not_read_costs_its_own_calls_only() -> None:
     async def scenario() -> None:
         async with running(rogue("not_reading")) as rig:
@@ -273,7 +306,7 @@ def test_a_server_that_does_not_start_is_named(modes: str, code: str, words: str
         ({"command": "/etc/hostname"}, "no_permission", "no permission to run /etc/hostname"),
         ({"command": "/etc"}, "no_permission", "no permission to run /etc"),
         ({"command": "sh", "cwd": "/nowhere"}, "bad_cwd", "/nowhere"),
-        ({"url": "http://x"}, "not_supported", "only servers over stdio"),
+        ({"url": "http://x"}, "not_supported", "not a server over stdio"),
         ({"command": "sh", "env": {"A": "${RIG_ABSENT}"}}, "secret_unresolved", "${RIG_ABSENT}"),
     ],
 )
@@ -285,6 +318,7 @@ def test_an_entry_that_cannot_work_fails_for_good(
             failed = await rig.expect(m.WorkerFailed)
             assert (failed.code, failed.permanent) == (code, True)
             assert words in failed.reason and failed.fix
+            assert len(failed.reason) < 150 and "bin" not in failed.reason
             assert await rig.exit_code() == 1
 
     run(scenario())

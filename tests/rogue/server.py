@@ -63,6 +63,7 @@ TOOLS = {
     "twice": "Answers twice, and with ids that nobody asked for",
     "add_tool": "Adds the tool `name` and says that the list changed",
     "remove_tool": "Takes the tool `name` away and says that the list changed",
+    "break_list": "Has the tool list refused from now on, or with `mend` no more; says it changed",
     "log": "Sends a log notification with `text`, then answers",
     "close_stdout": "Closes stdout in the call and runs on",
     "spawn": "Starts a sleeping process; `session`: in a session of its own; answers with its pid",
@@ -122,6 +123,10 @@ def schema(name):
 
 def list_tools(request):
     if "mute_list" in MODES:
+        return
+    if "broken_list" in MODES:
+        error = {"code": -32603, "message": "no list today"}
+        send({"jsonrpc": "2.0", "id": request["id"], "error": error})
         return
     tools = [schema(name) for name in [*TOOLS, *EXTRA]]
     tools += [schema(f"extra_{n}") for n in range(int(MODES.get("extra_tools") or 0))]
@@ -249,6 +254,10 @@ def odd_call(request, name, arguments):
             text(request, "a\ud83d")
         case "add_tool" | "remove_tool":
             (EXTRA.append if name == "add_tool" else EXTRA.remove)(arguments["name"])
+            notify("notifications/tools/list_changed", {})
+            text(request, "done")
+        case "break_list":
+            MODES.pop("broken_list", "") if arguments.get("mend") else MODES.update(broken_list="")
             notify("notifications/tools/list_changed", {})
             text(request, "done")
         case "close_stdout":

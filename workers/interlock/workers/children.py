@@ -36,8 +36,15 @@ class ChildWatch:
         self._loop.add_signal_handler(signal.SIGCHLD, self._reap)
 
     def watch(self, pid: int, on_exit: Callable[[int], None]) -> None:
-        """Call `on_exit(wait status)` when the child `pid` has ended."""
+        """Call `on_exit(wait status)` when the child `pid` has ended; it is reported at once."""
         self._owners[pid] = on_exit
+        self.look()
+
+    def look(self) -> None:
+        """Look at the tree now, for a moment after which its record must be exact."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._look()
 
     def look_soon(self) -> None:
         """Look at the tree soon."""

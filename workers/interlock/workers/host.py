@@ -192,6 +192,7 @@ class WorkerHost:
         self._kind = kind = make()
         self._loaded.set()
         ready: Ready = await kind.start(self, body)
+        self._children.look()
         endpoint = self._configure.endpoint if self._data is not None else ""
         self.send(msgspec.structs.replace(ready, endpoint=endpoint))
         self._ready = True
@@ -239,6 +240,8 @@ class WorkerHost:
         self._tasks.discard(task)
         problem = None if task.cancelled() else task.exception()
         if isinstance(problem, WorkerError):
+            if problem.details:
+                self.log.info(problem.details)
             self.fail(problem.code, problem.reason, fix=problem.fix, permanent=problem.permanent)
         elif problem is not None:
             self.log.error(_trace(problem))

@@ -92,12 +92,12 @@ def find_command(command: str, cwd: str, folders: Sequence[str]) -> str:
             fix=f"Make it an executable file: `chmod +x {present}`.",
             permanent=True,
         )
-    where = "as a file" if os.sep in expanded else f"in {', '.join(folders)}"
     raise WorkerError(
         "command_not_found",
-        f"command not found: {command} (looked {where})",
+        f"command not found: {command}",
         fix=f"{_hint(command)}Install it, or write its full path as `command`.",
         permanent=True,
+        details=f"Looked for {', '.join(candidates)}.",
     )
 
 
@@ -124,8 +124,8 @@ async def build_command(configure: McpConfigure, masks: Masks) -> Command:
     if settings.type not in (None, "stdio") or not settings.command:
         raise WorkerError(
             "not_supported",
-            f"{where} has no command; only servers over stdio are supported",
-            fix="Set `command`, or remove the entry.",
+            f"{where} is not a server over stdio, and other servers are not supported yet",
+            fix="Set `command` to a program that serves over stdio, or set `enabled = false`.",
             permanent=True,
         )
     own = environment()

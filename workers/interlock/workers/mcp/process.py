@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from interlock.bus import procfs
+from interlock.bus.records import Child
 from interlock.workers.failure import WorkerError
 from interlock.workers.mcp.command import Command
 
@@ -71,15 +72,12 @@ class ServerProcess:
                 break
             await asyncio.sleep(SWEEP_PAUSE)
 
-    def _targets(self) -> list[int]:
-        return [child.pid for child in procfs.descendants(os.getpid())]
+    def _targets(self) -> list[Child]:
+        return procfs.descendants(os.getpid())
 
     def _signal(self, signum: signal.Signals) -> None:
-        for pid in self._targets():
-            try:
-                os.kill(pid, signum)
-            except ProcessLookupError:
-                continue
+        for child in self._targets():
+            procfs.kill(child, signum)
 
 
 def start_server(command: Command) -> ServerProcess:
@@ -103,7 +101,9 @@ def start_server(command: Command) -> ServerProcess:
             cwd=command.cwd,
             bufsize=0,
             start_new_session=True,
-            preexec_fn=before_exec,  # it takes no lock, so other threads cannot block it
+            # It takes no lock that another thread could hold at the fork: what `procfs` needs was
+            # loaded when the worker became a subreaper.
+            preexec_fn=before_exec,
         )
     except FileNotFoundError as error:
         missing = error.filename or command.argv[0]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.metadata
+import time
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from interlock.bus.errors import OverloadedError
+from interlock.bus.errors import InterlockError, OverloadedError
 from interlock.bus.messages import Capabilities, ControlDown, Ready, StateReport
 from interlock.bus.settings import McpConfigure
 from interlock.workers.failure import WorkerError
@@ -19,6 +21,7 @@ from interlock.workers.mcp.calls import Calls, CallSettings
 from interlock.workers.mcp.circuit import Circuit, CircuitState
 from interlock.workers.mcp.command import build_command, size_in_bytes
 from interlock.workers.mcp.frames import mend_text
+from interlock.workers.mcp.kept import prune
 from interlock.workers.mcp.reports import CallReporter
 from interlock.workers.mcp.session import Hooks, McpSession
 from interlock.workers.mcp.tools import ToolList
@@ -26,6 +29,8 @@ from interlock.workers.mcp.tools import ToolList
 RELIST_DELAY: Final = 0.2
 """Seconds from a change of the tool list to the new listing: changes come in bursts."""
 RELIST_TIMEOUT: Final = 30.0
+RELIST_RETRY: Final = 30.0
+"""Seconds from a listing that failed to the next attempt, unless the server says more before."""
 PROBE_TIMEOUT: Final = 5.0
 LOG_TEXT: Final = 4096
 """Characters of a server's log message that are passed on."""
@@ -54,6 +59,7 @@ class McpKind:
         self._relist = asyncio.Event()
         self._log_limit = RateLimit(LOGS_PER_SECOND)
         self._degraded = False
+        self._probing = False
         self._lossy = False
 
     async def start(self, host: Host, body: bytes) -> Ready:
@@ -62,16 +68,19 @@ class McpKind:
         Raises WorkerError, also when all of it together takes longer than `init_timeout`.
         """
         self._host = host
-        self._configure = configure = _read(body)
-        limit = configure.settings.init_timeout
+        self._configure = _read(body)
+        limit = self._configure.settings.init_timeout
+        prune(Path(self._configure.results_folder), time.time())
         try:
             async with asyncio.timeout(limit):
                 session = await self._open_session()
-                self._tools = await session.list_tools(configure.settings.disabled_tools, limit)
+                hidden = self._configure.settings.disabled_tools
+                self._tools = await session.list_tools(hidden, limit)
         except TimeoutError:
             raise self._mute(limit) from None
         except WorkerError as error:
             raise self._mute(limit) if error.code == "init_timeout" else error from None
+        configure = self._configure  # as it is now: `apply` may have changed it meanwhile
         self._calls = calls = Calls(
             configure.server,
             session.transport,
@@ -86,18 +95,17 @@ class McpKind:
         self._publish()
         host.serve(calls.submit)
         host.background(self._follow_list(), "tool list")
-        host.report_children()
         tools = len(self._tools.rows)
         return Ready(tools=tools, server=session.server)
 
     async def apply(self, body: bytes) -> None:
         """Take over time limits, bounds and hidden tools; the server goes on running."""
         self._configure = _read(body)
+        self._relist.set()
         if self._calls is not None:
             self._calls.settings = _call_settings(self._configure)
             self._calls.circuit.open_for = self._configure.timing.circuit_open
             self._calls.pump()
-            self._relist.set()
 
     async def drain(self, seconds: float) -> None:
         """Refuse new calls and return when the running ones have ended."""
@@ -162,23 +170,38 @@ class McpKind:
             self._host.log.line("WARNING", f"Tool {tool.name}: {tool.reason}.")
 
     async def _follow_list(self) -> None:
-        """List again whenever the server says that its tools changed; never ends by itself."""
+        """List again whenever the server says that its tools changed; never ends by itself.
+
+        A listing that fails stands under needs attention until a later one succeeds.
+        """
         assert self._session is not None
+        stale = False
         while True:
-            await self._relist.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(RELIST_RETRY if stale else None):
+                    await self._relist.wait()
             await asyncio.sleep(RELIST_DELAY)
             self._relist.clear()
             hidden = self._configure.settings.disabled_tools
             try:
                 found = await self._session.list_tools(hidden, RELIST_TIMEOUT)
             except (WorkerError, OverloadedError) as error:
-                self._host.log.line(
-                    "WARNING", f"The tools could not be listed again: {error.message}."
-                )
+                if not stale:
+                    self._stale(error)
+                stale = True
                 continue
+            if stale:
+                self._host.notice("tool_list", clear=True)
+                stale = False
             if found != self._tools:
                 self._tools = found
                 self._publish()
+
+    def _stale(self, error: InterlockError) -> None:
+        message = f"The tools could not be listed again, the list before stays: {error.message}."
+        self._host.log.warning(message)
+        fix = f"`interlock restart {self._host.boot.name}`, or update the server."
+        self._host.notice("tool_list", message=message, fix=fix)
 
     async def _lost(self) -> None:
         assert self._session is not None
@@ -196,30 +219,34 @@ class McpKind:
         circuit = self._calls.circuit
         if circuit.state is CircuitState.OPEN:
             self._set_state(circuit.reason)
-            self._host.background(self._probe(), "circuit probe")
+            if not self._probing:
+                self._probing = True
+                self._host.background(self._probe(), "circuit probe")
         elif circuit.state is CircuitState.CLOSED:
             self._set_state("")
 
     async def _probe(self) -> None:
         """Wait until the open circuit is due and let calls try again if the server answers a ping.
 
-        Without this nobody would call: an open circuit takes the tools out of every offer.
+        Without this nobody would call: an open circuit takes the tools out of every offer. The
+        same if the one call that was let through was cancelled.
         """
         assert self._calls is not None and self._session is not None
         circuit, loop = self._calls.circuit, asyncio.get_running_loop()
-        while circuit.state is CircuitState.OPEN:
-            await asyncio.sleep(circuit.open_for)
-            if circuit.state is not CircuitState.OPEN:
+        try:
+            while circuit.state is not CircuitState.CLOSED:
+                await asyncio.sleep(circuit.open_for)
+                try:
+                    async with asyncio.timeout(PROBE_TIMEOUT):
+                        answer = await self._session.ask("ping", b"{}")
+                except (TimeoutError, OverloadedError):
+                    circuit.stay_open(loop.time())
+                    continue
+                if not answer.fault:
+                    self._set_state("")
                 return
-            try:
-                async with asyncio.timeout(PROBE_TIMEOUT):
-                    answer = await self._session.ask("ping", b"{}")
-            except (TimeoutError, OverloadedError):
-                circuit.stay_open(loop.time())
-                continue
-            if not answer.fault:
-                self._set_state("")
-            return
+        finally:
+            self._probing = False
 
     def _set_state(self, reason: str) -> None:
         if bool(reason) == self._degraded:
