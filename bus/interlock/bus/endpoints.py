@@ -157,6 +157,10 @@ class ConnectionInfo(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     epoch: str
     home: str
+    start: int = 0
+    """When the process started, in ticks since the boot of the machine; 0 = unknown."""
+    boot_id: str = ""
+    """Another text after each boot of the machine; "" = unknown."""
 
     def __repr__(self) -> str:
         """Show what helps, never the key."""

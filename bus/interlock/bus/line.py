@@ -50,6 +50,11 @@ def supervisor_lives(home: Home, info: ConnectionInfo) -> bool:
     found = procfs.stat(info.pid)
     if found is not None and found.state in "ZX":
         return False
+    # The pid may be a stranger's by now; above all after a boot, when few pids are in use.
+    if found is not None and info.start and found.start != info.start:
+        return False
+    if info.boot_id and procfs.boot_id() not in ("", info.boot_id):
+        return False
     try:
         return read_connection(home).epoch == info.epoch
     except NoSupervisorError:

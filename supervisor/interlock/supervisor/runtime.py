@@ -14,6 +14,7 @@ from typing import Any, Final
 import zmq
 
 from interlock.bus import messages as m
+from interlock.bus import procfs
 from interlock.bus.endpoints import ConnectionInfo, Home, endpoint, write_connection
 from interlock.bus.errors import InterlockError
 from interlock.bus.events import Event, SpawnerDied, ToolEvent
@@ -255,6 +256,8 @@ class Supervisor:
                 key=self._key,
                 epoch=self.epoch,
                 home=str(self.home.path),
+                start=procfs.start_time(os.getpid()) or 0,
+                boot_id=procfs.boot_id(),
             ),
         )
 
