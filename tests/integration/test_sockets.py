@@ -112,6 +112,26 @@ def test_a_burst_beyond_the_budget_arrives_whole(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
+def test_room_that_was_announced_before_anybody_wanted_it_is_told(tmp_path: Path) -> None:
+    async def test(rig: Rig) -> None:
+        told = asyncio.Event()
+        sender = open_socket(rig.ctx, zmq.DEALER, immediate=1)
+        sender.connect(f"ipc://{tmp_path}/late")
+        writer = FdSocket(sender, lambda _: None, on_writable=told.set)
+        await asyncio.sleep(0)  # its first look is over
+        assert not writer.send([b"x"])
+        receiver = open_socket(rig.ctx, zmq.DEALER)
+        receiver.bind(f"ipc://{tmp_path}/late")
+        assert sender.poll(5000, zmq.POLLOUT)  # takes the announcement, as any operation may
+        writer.want_writable = True
+        async with asyncio.timeout(2):
+            await told.wait()
+        writer.close()
+        receiver.close()
+
+    run(tmp_path, test)
+
+
 @pytest.mark.parametrize("module", ["codec", "tickets", "endpoints", "socket"])
 def test_what_the_synchronous_client_imports_is_light(module: str) -> None:
     script = (

@@ -78,9 +78,9 @@ class FdSocket:
         "_on_message",
         "_on_writable",
         "_sock",
+        "_want_writable",
         "budget",
         "closed",
-        "want_writable",
     )
 
     def __init__(
@@ -99,13 +99,25 @@ class FdSocket:
         self._on_writable = on_writable
         self.budget = budget
         self.closed = False
-        self.want_writable = False
+        self._want_writable = False
         self._draining = False
         self._looked = False
         self._loop = asyncio.get_running_loop()
         self._fd = int(zmq_socket.get(zmq.FD))
         self._loop.add_reader(self._fd, self._drain)
         self._again: asyncio.Handle | None = self._loop.call_soon(self._drain)
+
+    @property
+    def want_writable(self) -> bool:
+        """Whether `on_writable` is to be called."""
+        return self._want_writable
+
+    @want_writable.setter
+    def want_writable(self, wanted: bool) -> None:
+        self._want_writable = wanted
+        if wanted and self._again is None and not self.closed:
+            # The look after the send that failed may have swallowed the announcement.
+            self._again = self._loop.call_soon(self._drain)
 
     def send(self, frames: Frames) -> bool:
         """Queue one message; False if its peer's queue is full or the peer is not there.
@@ -147,9 +159,12 @@ class FdSocket:
 
     def _look(self) -> None:
         # A look at once is cheap for a lone send; in a burst of sends one look at its end will do.
-        if self._looked or self._get(_EVENTS) & _IN:
-            self._again = self._loop.call_soon(self._drain)
-        self._looked = True
+        if not self._looked:
+            found = self._get(_EVENTS)
+            self._looked = True
+            if not found & (_IN | _OUT if self._want_writable else _IN):
+                return
+        self._again = self._loop.call_soon(self._drain)
 
     def _drain(self) -> None:
         self._looked = False
@@ -173,7 +188,7 @@ class FdSocket:
             self._draining = False
             if more and not self.closed:
                 self._again = self._loop.call_soon(self._drain)
-        if self.want_writable and self._on_writable is not None and get(_EVENTS) & _OUT:
+        if self._want_writable and self._on_writable is not None and get(_EVENTS) & _OUT:
             self._on_writable()
 
     def _receive(self) -> list[bytes]:
