@@ -144,6 +144,11 @@ class Peer:
             self._bind_data()
             self.publish(WorkerReady(name=WORKER, generation=self.generation, tools=4))
 
+    def lose_worker(self) -> None:
+        """Let the worker end without a word to anybody."""
+        self._poller.unregister(self._data)
+        self._data.close(0)
+
     def restart(self) -> None:
         """Become another supervisor on the same home."""
         self.epoch, self.key, self.seq, self.kept = "epoch-2", "secret-2", 0, []

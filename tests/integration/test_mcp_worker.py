@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from worker_rig import WorkerRig, content, read, rogue, running, text
+from worker_rig import content, read, rogue, running, text
 
 from interlock.bus import messages as m
-from interlock.bus import procfs
 from interlock.bus.settings import Limits, McpServerSettings
 
 
@@ -431,22 +430,5 @@ def test_sigterm_ends_a_worker_in_order() -> None:
             rig.note_tree()
             rig.process.send_signal(signal.SIGTERM)
             assert await rig.exit_code() == 0
-
-    run(scenario())
-
-
-def test_a_direct_agent_never_imports_the_sdk() -> None:
-    async def scenario() -> None:
-        rig = WorkerRig("agent", "agent:main", {"PYTHONPROFILEIMPORTTIME": ""})
-        try:
-            await rig.expect(m.Hello)
-            body = {"agent": "main", "settings": {"model": "direct"}}
-            rig.send(m.Configure(), json.dumps(body).encode())
-            await rig.expect(m.Ready)
-            maps = read(f"/proc/{rig.process.pid}/maps")
-            assert "pydantic" not in maps
-            assert procfs.alive(rig.process.pid, procfs.start_time(rig.process.pid) or 0)
-        finally:
-            assert await rig.close() == []
 
     run(scenario())

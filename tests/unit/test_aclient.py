@@ -118,6 +118,13 @@ def test_what_goes_wrong(peer: Peer, tmp_path: Path) -> None:
             peer.mute = {m.StatusGet}
             with pytest.raises(RequestTimeoutError):
                 await bus.request(m.StatusGet, timeout=0.1)
+            with pytest.raises(UsageError, match="number of seconds"):
+                await bus.call(ECHO, timeout=float("nan"))
+            peer.mute = set()
+            events = bus.events()
+            await anext(events)
+        with pytest.raises(UsageError, match="closed"):
+            await anext(events)
         bus.close()
         with pytest.raises(UsageError):
             await bus.call(ECHO)

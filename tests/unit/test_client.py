@@ -22,6 +22,7 @@ from interlock.bus import (
     RequestTimeoutError,
     UsageError,
     connect,
+    edge,
 )
 from interlock.bus import messages as m
 from interlock.bus.errors import UnauthorizedError
@@ -290,6 +291,32 @@ def test_wrong_use(peer: Peer) -> None:
     bus.close()
     with pytest.raises(UsageError, match="closed"):
         bus.status()
+
+
+def test_a_stream_of_a_closed_client(peer: Peer) -> None:
+    with connect(peer.home.path) as client:
+        events, items = client.events(), client.watch("a" * 32)
+        next(events)
+    for stream in (events, items):
+        with pytest.raises(UsageError, match="closed"):
+            next(stream)
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, float("inf"), float("nan")])
+def test_times_that_no_call_can_have(bus: Client, seconds: float) -> None:
+    with pytest.raises(UsageError, match="number of seconds"):
+        bus.call(ECHO, timeout=seconds)
+    with pytest.raises(UsageError, match="number of seconds"):
+        bus.call(ECHO, timeout_max=seconds)
+
+
+def test_a_worker_that_is_not_there_is_not_waited_for(
+    peer: Peer, bus: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(edge, "CONNECT_GRACE", 0.1)
+    peer.do(peer.lose_worker)
+    result = bus.call(ECHO, timeout=60)
+    assert (result.outcome, result.may_have_run) == ("unavailable", False)
 
 
 def test_one_client_per_thread(bus: Client) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from interlock.bus.edge import OPEN_TICKETS, remember
 from interlock.bus.errors import OUTCOMES, MalformedError
-from interlock.bus.messages import Chunk, Failure, Items, Progress, Reply, Result
+from interlock.bus.messages import MAX_MESSAGE, Chunk, Failure, Items, Progress, Reply, Result
 from interlock.bus.records import Target
 from interlock.bus.results import call_result, error_of, failed_call
 from interlock.bus.routes import PendingCall, Route, Routes, worth_another
@@ -82,6 +83,26 @@ def test_a_missing_chunk_ends_the_call() -> None:
     call.on_message(Chunk(id=1, n=1), b"ab", now=1.0)
     assert call.ending is not None
     assert (call.ending.outcome, call.ending.may_have_run) == ("unavailable", True)
+
+
+def test_a_large_result_may_take_its_time_and_has_a_limit() -> None:
+    call = PendingCall(now=0.0, timeout=10.0, timeout_max=25.0)
+    call.on_message(Chunk(id=1, n=0), b"x" * MAX_MESSAGE, now=9.0)
+    assert (call.deadline, call.ending) == (19.0, None)
+    call.on_message(Result(id=1), b"y", now=10.0)
+    assert call.ending is not None and call.ending.outcome == "unavailable"
+    for part in (b"", None):
+        endless = PendingCall(now=0.0, timeout=10.0, timeout_max=25.0)
+        endless.on_message(Chunk(id=1, n=0), part, now=1.0)
+        assert endless.ending is not None and endless.ending.may_have_run
+
+
+def test_few_tickets_are_remembered() -> None:
+    tickets: dict[str, str] = {}
+    for n in range(OPEN_TICKETS + 3):
+        remember(tickets, f"token {n}", str(n))
+    assert len(tickets) == OPEN_TICKETS
+    assert "token 2" not in tickets and tickets["token 3"] == "3"
 
 
 def test_the_first_ending_counts() -> None:

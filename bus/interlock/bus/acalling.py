@@ -10,7 +10,7 @@ from interlock.bus.aline import AsyncLine
 from interlock.bus.calling import RESOLVE, refusal, result_of
 from interlock.bus.codec import decode_as
 from interlock.bus.dataedge import DataEdge
-from interlock.bus.edge import OnProgress
+from interlock.bus.edge import OnProgress, remember
 from interlock.bus.errors import InterlockError
 from interlock.bus.line import CHECK
 from interlock.bus.messages import Gone, Reply, Resolve
@@ -113,7 +113,7 @@ class AsyncCaller:
             self._edges[key] = (DataEdge(self._line.ctx, route.target), {})
         edge, opened = self._edges[key]
         if token not in opened:
-            opened[token] = edge.open(token)
+            remember(opened, token, edge.open(token))
         return edge, opened[token]
 
     def _look_later(self) -> None:

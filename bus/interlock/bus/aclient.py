@@ -15,7 +15,7 @@ from interlock.bus import messages
 from interlock.bus.acalling import AsyncCaller
 from interlock.bus.afeeds import follow_events, watch_turn
 from interlock.bus.aline import AsyncLine
-from interlock.bus.calling import encode_arguments
+from interlock.bus.calling import check_times, encode_arguments
 from interlock.bus.client import CONTROL, REQUEST, new_follower
 from interlock.bus.codec import decode_as
 from interlock.bus.edge import OnProgress
@@ -115,6 +115,7 @@ class AsyncClient:
         on_progress: OnProgress | None = None,
     ) -> CallResult:
         """Call one capability and return how it ended. Cancelling the task cancels the call."""
+        check_times(timeout, timeout_max)
         body = encode_arguments(arguments)
         return await self._calls.call(capability, body, timeout, timeout_max, on_progress)
 

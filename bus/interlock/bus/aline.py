@@ -68,6 +68,8 @@ class AsyncLine:
         self, kind: type[Request], body: bytes | None, limit: float, fields: dict[str, Any]
     ) -> int:
         """Send a request; its answers are found under the id, until `close_request`."""
+        if self.closed:
+            raise UsageError("This client is closed; connect again.")
         self._ids += 1
         request_id = self._ids
         try:
@@ -130,7 +132,12 @@ class AsyncLine:
         self._api.send([b"msgpack", encode(kind(id=0, key=self.info.key, **fields))])
 
     def check(self) -> None:
-        """Raise the error of a lost connection if the supervisor's process is gone."""
+        """Raise the error of a lost connection if the supervisor's process is gone.
+
+        And UsageError once the line is closed.
+        """
+        if self.closed:
+            raise UsageError("This client is closed; connect again.")
         if not supervisor_lives(self.home, self.info):
             raise self._lost()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from typing import Any, Final
@@ -102,6 +103,15 @@ class Caller:
         edge = self._edges.pop((message.worker, message.generation), None)
         if edge is not None:
             edge.gone(message.reason)
+
+
+def check_times(*seconds: float | None) -> None:
+    """Raise UsageError for times that no call can have; None stands for the server's own."""
+    for time_limit in seconds:
+        if time_limit is not None and not 0 < time_limit < math.inf:
+            raise UsageError(
+                "A timeout is a number of seconds above 0; leave it out for the usual."
+            )
 
 
 def encode_arguments(arguments: Mapping[str, Any] | None) -> bytes:

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from interlock.bus import messages
-from interlock.bus.calling import Caller, encode_arguments
+from interlock.bus.calling import Caller, check_times, encode_arguments
 from interlock.bus.codec import decode_as
 from interlock.bus.edge import OnProgress
 from interlock.bus.endpoints import Home, default_home
@@ -134,6 +134,7 @@ class Client:
         progress the tool reports, up to `timeout_max`. Nothing is sent twice that may have run.
         """
         self._check()
+        check_times(timeout, timeout_max)
         body = encode_arguments(arguments)
         return self._caller.call(capability, body, timeout, timeout_max, on_progress)
 

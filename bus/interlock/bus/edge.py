@@ -14,8 +14,11 @@ from interlock.bus.line import Line, try_send
 from interlock.bus.messages import Call, Cancel, Credit, Failure, Log, Open, Opened, Progress
 from interlock.bus.records import Target
 from interlock.bus.routes import Ending, PendingCall, Route
+from interlock.bus.tickets import peek
 
-_TICKETS: Final = 64
+CONNECT_GRACE: Final = 2.0
+"""Seconds that a call waits for a worker that takes no messages."""
+OPEN_TICKETS: Final = 64
 """Opened tickets that are remembered; an older one is opened again when it is needed."""
 
 OnProgress = Callable[[Progress], None]
@@ -27,8 +30,11 @@ class Edge:
     def __init__(self, line: Line, target: Target) -> None:
         self._line = line
         self._generation = target.generation
+        self._worker = target.worker
         self._tickets: dict[str, str] = {}
-        self._opening: Opened | Failure | None = None
+        self._opening = ""
+        """Id of the ticket that is being opened."""
+        self._opened: Opened | Failure | None = None
         self._pending: dict[int, tuple[PendingCall, OnProgress | None]] = {}
         self._ids = 0
         self.ended: str | None = None
@@ -95,20 +101,18 @@ class Edge:
         known = self._tickets.get(token)
         if known is not None:
             return known
-        self._opening = None
+        self._opening, self._opened = peek(token).id, None
         if self._send([encode(Open(ticket=token))], pending):
-            while self._opening is None and self.ended is None:
+            while self._opened is None and self.ended is None:
                 if time.monotonic() >= pending.deadline:
                     break
                 self._line.pump(pending.deadline)
-        match self._opening:
+        match self._opened:
             case Opened():
-                if len(self._tickets) >= _TICKETS:
-                    self._tickets.pop(next(iter(self._tickets)))
-                self._tickets[token] = self._opening.ticket
-                return self._opening.ticket
+                remember(self._tickets, token, self._opening)
+                return self._opening
             case Failure():
-                pending.end(self._opening.code, message=self._opening.message)
+                pending.end(self._opened.code, message=self._opened.message)
             case _ if self.ended is not None:
                 pending.end("worker_died", message=self.ended)
             case _:
@@ -116,11 +120,14 @@ class Edge:
         return ""
 
     def _send(self, frames: list[bytes], pending: PendingCall) -> bool:
-        """Send within the call's deadline; False if that is not possible any more."""
+        """Send soon, and within the call's deadline; False if that is not possible."""
+        until = min(pending.deadline, time.monotonic() + CONNECT_GRACE)
         try:
             while self.ended is None and not try_send(self._sock, frames):
-                self._line.wait_writable(self._sock, pending.deadline)
+                self._line.wait_writable(self._sock, until)
         except RequestTimeoutError:
+            if until < pending.deadline:
+                pending.end("unavailable", message=f"{self._worker} cannot be reached now.")
             return False
         if self.ended is not None:
             pending.end("worker_died", message=self.ended)
@@ -143,9 +150,13 @@ class Edge:
         body = frames[1] if len(frames) > 1 else None
         if isinstance(message, Log):
             return
-        if isinstance(message, Opened) or message.id == 0:
-            if isinstance(message, Opened | Failure):
-                self._opening = message
+        if isinstance(message, Opened):
+            if message.ticket == self._opening:  # not one that came too late for its own call
+                self._opened = message
+            return
+        if message.id == 0:
+            if isinstance(message, Failure):
+                self._opened = message
             return
         pending, on_progress = self._pending.get(message.id, (None, None))
         if pending is None:
@@ -155,6 +166,13 @@ class Edge:
             self._try_send(Credit(id=message.id, n=granted))
         if on_progress is not None and isinstance(message, Progress):
             on_progress(message)
+
+
+def remember(tickets: dict[str, str], token: str, ticket_id: str) -> None:
+    """Note the id of an opened ticket; the oldest of too many is forgotten."""
+    if len(tickets) >= OPEN_TICKETS:
+        del tickets[next(iter(tickets))]
+    tickets[token] = ticket_id
 
 
 def _too_late(timeout: float) -> str:

@@ -137,6 +137,8 @@ class Line:
         Whoever opens a request ends it with `close_request`. Raises RequestTimeoutError and, if
         the supervisor is gone, ConnectionLostError or NoSupervisorError.
         """
+        if self.closed:  # by whoever goes on with a stream
+            raise UsageError("This client is closed; connect again.")
         self._ids += 1
         request_id = self._ids
         try:
@@ -231,6 +233,8 @@ class Line:
         Raises ConnectionLostError, or NoSupervisorError if it never answered, once the
         supervisor's process is gone.
         """
+        if self.closed:
+            raise UsageError("This client is closed; connect again.")
         left = min(max(until - time.monotonic(), 0.0), CHECK)
         if self.deliver(math.ceil(left * 1000)) or supervisor_lives(self.home, self.info):
             return

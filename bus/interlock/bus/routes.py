@@ -10,13 +10,19 @@ from typing import Final
 
 import msgspec
 
-from interlock.bus.messages import CHUNK_WINDOW, Chunk, DataDown, Failure, Progress, Result
+from interlock.bus.messages import (
+    CHUNK_WINDOW,
+    MAX_MESSAGE,
+    Chunk,
+    DataDown,
+    Failure,
+    Progress,
+    Result,
+)
 from interlock.bus.records import Target
 
 TICKET_MARGIN: Final = 2.0
 """Seconds before its expiry from which a ticket is not used any more."""
-MAX_RESULT: Final = 1 << 30
-"""Bytes of a result in chunks that a client puts together."""
 _RETRY: Final = ("denied", "unavailable", "worker_died")
 
 
@@ -113,7 +119,10 @@ class PendingCall:
             case Progress():
                 self.deadline = min(now + self.timeout, self.latest)
             case Chunk():
+                self.deadline = min(now + self.timeout, self.latest)
                 return self._on_chunk(message.n, body or b"")
+            case Result() if self._size + len(body or b"") > MAX_MESSAGE:
+                self._refuse()
             case Result():
                 self.end(
                     message.outcome,
@@ -145,12 +154,8 @@ class PendingCall:
 
     def _on_chunk(self, n: int, part: bytes) -> int:
         self._size += len(part)
-        if n != len(self._parts) or self._size > MAX_RESULT:
-            self.end(
-                "unavailable",
-                message="The result arrived incomplete or is too large; call it again.",
-                may_have_run=True,
-            )
+        if n != len(self._parts) or not part or self._size > MAX_MESSAGE:
+            self._refuse()
             return 0
         self._parts.append(part)
         self._uncredited += 1
@@ -158,3 +163,10 @@ class PendingCall:
             return 0
         granted, self._uncredited = self._uncredited, 0
         return granted
+
+    def _refuse(self) -> None:
+        self.end(
+            "unavailable",
+            message="The result is too large or its parts do not fit together.",
+            may_have_run=True,
+        )
