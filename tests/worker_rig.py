@@ -1,4 +1,7 @@
-"""Plays the supervisor's side of one worker: real process, real sockets, no supervisor."""
+"""Plays the supervisor's side of one worker: real process, real sockets, no supervisor.
+
+Workers are forked from the warm images that all tests of a run share, or executed.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from typing import Any, TypeVar
 
 import msgspec
 import zmq
+from worker_image import ForkedWorker, warm_images
 
 from interlock.bus import messages as m
 from interlock.bus import procfs
@@ -35,7 +39,14 @@ M = TypeVar("M")
 class WorkerRig:
     """One worker process and everything that it sent; use `running`."""
 
-    def __init__(self, kind: str, name: str, env: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        kind: str,
+        name: str,
+        *,
+        executed: bool = False,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="rig", dir="/tmp"))
         self.results = self.home / "results"
         self.log = self.home / "worker.log"
@@ -59,11 +70,21 @@ class WorkerRig:
             control=f"ipc://{self.home}/control",
             home=str(self.home),
             log=str(self.log),
+            image="mcp" if kind == "mcp" else "base",
         )
+        self.lifeline = -1
+        self.process: subprocess.Popen[bytes] | ForkedWorker
+        if executed or env:
+            self.process = self._execute(boot, env or {})
+        else:
+            self.process = warm_images().spawn(boot)
+        self.name, self.tree = name, [self.process.pid]
+
+    def _execute(self, boot: Boot, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
         record = msgspec.msgpack.encode(boot)
         read, self.lifeline = os.pipe()
         os.write(self.lifeline, len(record).to_bytes(4, "big") + record)
-        self.process = subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-P", "-m", "interlock.workers.host", str(read)],
             pass_fds=(read,),
             start_new_session=True,
@@ -71,7 +92,7 @@ class WorkerRig:
             env={**os.environ, **env},
         )
         os.close(read)
-        self.name, self.tree = name, [self.process.pid]
+        return process
 
     def send(self, message: m.ControlDown, body: bytes | None = None) -> None:
         header = encode(message)
@@ -161,7 +182,7 @@ class WorkerRig:
         return found
 
     def close_lifeline(self) -> None:
-        """End the lifeline, as the death of the spawner does."""
+        """End the lifeline of an executed worker, as the death of the spawner does."""
         if self.lifeline >= 0:
             os.close(self.lifeline)
             self.lifeline = -1
@@ -216,11 +237,15 @@ async def running(
     settings: McpServerSettings,
     *,
     ready: bool = True,
+    executed: bool = False,
     env: Mapping[str, str] | None = None,
     **timing: Any,
 ) -> AsyncIterator[WorkerRig]:
-    """Run an mcp worker with those settings; afterwards nothing of it may be left."""
-    rig = WorkerRig("mcp", "mcp:rogue", env or {})
+    """Run an mcp worker with those settings; afterwards nothing of it may be left.
+
+    With an environment of its own it is executed; a forked one has that of the test run.
+    """
+    rig = WorkerRig("mcp", "mcp:rogue", executed=executed, env=env)
     try:
         await rig.configure(
             McpConfigure(
