@@ -216,13 +216,16 @@ class DataServer:
         self._admission.revoke(revoke, holders, self.time(), self._clock())
         self._sweep_later()
 
-    def close(self) -> None:
-        """Unbind and drop everything; twice is harmless."""
+    def close(self, linger: float = 0.0) -> None:
+        """Unbind and drop everything; twice is harmless.
+
+        Answers that are queued have `linger` seconds to leave; the context's `term` waits for it.
+        """
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
         self._outbox.close()
-        self._socket.close()
+        self._socket.close(linger)
 
     def send(self, connection: _Connection, message: DataDown) -> None:
         """Send a message without a body to a caller; lost ones are counted."""

@@ -230,7 +230,7 @@ class WorkerHost:
             self.log.warning("Some processes could not be ended.")
         self._children.close()
         if self._data is not None:
-            self._data.close()
+            self._data.close(LINGER)
         self._control.close(LINGER)
         self._ctx.term()
         self.log.info("Stopped.")
