@@ -83,8 +83,7 @@ class AsyncCaller:
             reply, document = await self.resolve(capability, body, max(first or 0.0, RESOLVE))
             if reply.code != "ok":
                 return refusal(capability, reply)
-            route = decode_as(document or b"", Route)
-            self._routes.keep(capability, route, asyncio.get_running_loop().time())
+            route = self._settle(capability, decode_as(document or b"", Route))
         first = route.timeout if first is None else first
         latest = max(first, route.timeout_max) if latest is None else latest
         edge, ticket = self._edge(route)
@@ -104,6 +103,18 @@ class AsyncCaller:
             may_have_run=answer.may_have_run,
         )
         return result_of(route.capability, ending)
+
+    def _settle(self, capability: str, found: Route) -> Route:
+        """Return the route to use: of many calls that asked at once, all use the first answer.
+
+        Otherwise each would open a ticket of its own, and a target keeps only so many.
+        """
+        now = asyncio.get_running_loop().time()
+        kept = None if found.single_use else self._routes.find(capability, now)
+        if kept is not None and kept.target.generation == found.target.generation:
+            return kept
+        self._routes.keep(capability, found, now)
+        return found
 
     def _edge(self, route: Route) -> tuple[DataEdge, str]:
         """Return the connection to a route's target and the id of its ticket, opened there."""

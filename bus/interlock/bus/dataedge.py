@@ -32,7 +32,7 @@ from interlock.bus.tickets import peek
 
 CONNECT_GRACE: Final = 2.0
 """Seconds that calls wait for a connection that does not stand yet."""
-MAX_WAITING: Final = 256
+MAX_WAITING: Final = 1024
 """Messages that wait for that connection."""
 MAX_WAITING_BYTES: Final = 16 << 20
 """Bytes that wait for that connection."""
@@ -153,6 +153,7 @@ class DataEdge:
         frames = [encode(Open(ticket=ticket))]
         if not self._waiting and self._socket.send(frames):
             self._connected = True
+            self._unheard += 1
         else:
             self._wait(0, frames)
         return ticket_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -26,8 +26,10 @@ Handler = Callable[[bytes, Any, bytes | None], Awaitable[bytes | None]]
 
 Raises InterlockError; its code goes into the reply."""
 
-MAX_REQUESTS: Final = 1000
+MAX_REQUESTS: Final = 4000
 """Requests that may be under way at the same time."""
+MAX_OF_CLIENT: Final = 1000
+"""Of these, requests of one client, so that it does not take everybody's place."""
 MAX_CLIENTS: Final = 10_000
 """Clients whose encoding is remembered; the one that asked longest ago is forgotten first."""
 REQUEST_TIME: Final = 60.0
@@ -60,6 +62,7 @@ class Api:
         self._encodings: OrderedDict[bytes, bytes] = OrderedDict()
         self._holders: dict[tuple[str, int], set[bytes]] = {}
         self._tasks: set[asyncio.Task[bytes | None]] = set()
+        self._under_way: Counter[bytes] = Counter()
         self._socket = FdSocket(sock, self._received)
 
     def serve(
@@ -116,13 +119,15 @@ class Api:
             self._refuse(identity, encoding, header, stranger)
             return
         self._remember(identity, encoding)
-        if len(self._tasks) >= MAX_REQUESTS:
+        full = len(self._tasks) >= MAX_REQUESTS
+        if full or self._under_way[identity] >= MAX_OF_CLIENT:
             busy = OverloadedError("Too many requests are under way; try again in a moment.")
             self._reply_error(identity, message.id, busy)
             return
         body = frames[3] if len(frames) == 4 else None
         task = asyncio.get_running_loop().create_task(self._run(identity, message, body))
         self._tasks.add(task)
+        self._under_way[identity] += 1
         task.add_done_callback(lambda done: self._done(done, identity, message))
 
     async def _run(self, identity: bytes, message: ApiRequest, body: bytes | None) -> bytes | None:
@@ -145,6 +150,9 @@ class Api:
     def _done(self, task: asyncio.Task[bytes | None], identity: bytes, message: ApiRequest) -> None:
         """Send what the handler made; the last boundary for what it must not have raised."""
         self._tasks.discard(task)
+        self._under_way[identity] -= 1
+        if not self._under_way[identity]:
+            del self._under_way[identity]
         if task.cancelled():
             stopping = InterlockError("The supervisor is stopping.", code="stopping")
             self._reply_error(identity, message.id, stopping)
