@@ -37,7 +37,7 @@ from interlock.supervisor.events.turns import TurnService, TurnTimes
 from interlock.supervisor.policy.tickets import TicketOffice
 
 KEY = b"k" * 32
-QUICK = TurnTimes(agent_wait=0.05, margin=0.02, grace=0.05)
+QUICK = TurnTimes(agent_wait=0.05, margin=0.02, grace=0.05, last_ends=0.2)
 
 
 class Runtime:

@@ -6,12 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from supervised import DIRECT_AGENT, PATIENCE, Supervised, rogue_toml, timing
 
 from interlock.bus import procfs
+from interlock.bus.client import Client
 
 BOTH = DIRECT_AGENT + rogue_toml("x")
 
@@ -140,3 +143,22 @@ def test_the_running_supervisor_has_not_loaded_what_only_workers_need(tmp_path: 
     assert "zmq" in loaded and "interlock.supervisor.runtime" in loaded
     heavy = {"mcp", "mcp_types", "pydantic", "httpx", "starlette", "uvicorn", "keyring"}
     assert loaded & heavy == set()
+
+
+def test_a_turn_that_ends_with_the_supervisor_says_so_to_who_watches(tmp_path: Path) -> None:
+    with Supervised(tmp_path, timing(drain=0.5) + BOTH) as interlock:
+        wait_ready(interlock)
+
+        def watch() -> list[dict[str, Any]]:
+            with Client(interlock.home.path) as client:
+                return list(client.turn('mcp:x/sleep {"seconds": 60}'))
+
+        with ThreadPoolExecutor(1) as threads:
+            turn = threads.submit(watch)
+            interlock.wait_event("tool.started", "mcp:x")
+            assert interlock.stop() == 0
+            last = turn.result(PATIENCE)[-1]
+        assert (last["type"], last["code"]) == ("turn.failed", "supervisor_stopped")
+        assert "interlock up" in last["message"]
+        interlock.wait_event("turn.failed", turn=last["turn"], code="supervisor_stopped")
+        assert not interlock.home.processes.exists()

@@ -9,6 +9,7 @@ from interlock.supervisor.events.turnstate import (
     AgentDied,
     AgentEnded,
     AgentReady,
+    AgentStopped,
     AgentUnusable,
     AnnounceAccepted,
     AnnounceEnd,
@@ -25,6 +26,7 @@ from interlock.supervisor.events.turnstate import (
     Phase,
     SendCancel,
     Stored,
+    SupervisorStops,
     TurnState,
     step,
 )
@@ -42,6 +44,8 @@ HAPPENINGS: list[Happening] = [
     DeadlinePassed(),
     GraceOver(),
     LogFull(),
+    AgentStopped(1, "stopped by hand"),
+    SupervisorStops(),
 ]
 ACCEPTED = [Stored()]
 RUNNING = [*ACCEPTED, AgentReady(1)]
@@ -74,7 +78,7 @@ def after(events: list[Happening]) -> TurnState:
 NOTHING: list[str] = []
 # One row per phase; one entry per happening, in the order of HAPPENINGS.
 TABLE: list[tuple[str, list[Happening], list[list[str]]]] = [
-    ("accepting", [], [["AnnounceAccepted()", "FindAgent()"], *[NOTHING] * 10]),
+    ("accepting", [], [["AnnounceAccepted()", "FindAgent()"], *[NOTHING] * 12]),
     (
         "waiting",
         [*ACCEPTED],
@@ -90,6 +94,8 @@ TABLE: list[tuple[str, list[Happening], list[list[str]]]] = [
             ["End(deadline)"],
             NOTHING,
             NOTHING,
+            NOTHING,
+            ["End(supervisor_stopped)"],
         ],
     ),
     (
@@ -107,6 +113,8 @@ TABLE: list[tuple[str, list[Happening], list[list[str]]]] = [
             ["SendCancel(code='deadline')"],
             NOTHING,
             ["SendCancel(code='cancelled')", "End(too_large)"],
+            ["End(agent_stopped)"],
+            NOTHING,
         ],
     ),
     (
@@ -124,6 +132,8 @@ TABLE: list[tuple[str, list[Happening], list[list[str]]]] = [
             NOTHING,
             ["End(turn.cancelled)"],
             ["SendCancel(code='cancelled')", "End(too_large)"],
+            ["End(turn.cancelled)"],
+            NOTHING,
         ],
     ),
     (
@@ -141,10 +151,12 @@ TABLE: list[tuple[str, list[Happening], list[list[str]]]] = [
             NOTHING,
             ["End(deadline)"],
             ["SendCancel(code='cancelled')", "End(too_large)"],
+            ["End(deadline)"],
+            NOTHING,
         ],
     ),
-    ("ending", [*ENDING], [["AnnounceEnd()"], *[NOTHING] * 10]),
-    ("ended", [*ENDED], [NOTHING] * 11),
+    ("ending", [*ENDING], [["AnnounceEnd()"], *[NOTHING] * 12]),
+    ("ended", [*ENDED], [NOTHING] * 13),
 ]
 
 
@@ -168,6 +180,15 @@ def test_an_end_asked_for_before_the_acceptance_is_kept(
     assert accepted == AnnounceAccepted()
     assert isinstance(ended, End) and isinstance(ended.item, end)
     assert turn.phase is Phase.ENDING
+
+
+@pytest.mark.parametrize("before", [[], RUNNING, CANCELLING])
+@pytest.mark.parametrize("end", [AgentDied(1, "killed"), AgentStopped(1, "the supervisor stops")])
+def test_what_ends_with_the_supervisor_says_so(before: list[Happening], end: Happening) -> None:
+    turn = after([*before, SupervisorStops()])
+    commands = names(step(turn, end) if before else step(turn, Stored()))
+    expected = "turn.cancelled" if before == CANCELLING else "supervisor_stopped"
+    assert commands[-1] == f"End({expected})"
 
 
 @given(st.lists(st.sampled_from(HAPPENINGS), max_size=30))

@@ -257,7 +257,11 @@ class TurnCompleted(Item, frozen=True, kw_only=True, tag="turn.completed"):
 
 
 class TurnFailed(Item, frozen=True, kw_only=True, tag="turn.failed"):
-    """Last item of a failed turn. Codes: deadline, agent_died, no_model, bad_turn, max_steps."""
+    """Last item of a failed turn.
+
+    Codes: deadline, agent_died, agent_stopped, supervisor_stopped, unavailable, too_large,
+    no_model, bad_turn, max_steps.
+    """
 
     code: str
     message: str

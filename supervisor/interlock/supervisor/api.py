@@ -85,7 +85,7 @@ class Api:
         holders = self._holders.setdefault((worker, generation), set())
         holders.add(identity)
         if len(holders) > MAX_CLIENTS:
-            holders &= self._encodings.keys()
+            holders.intersection_update(self._encodings)
 
     def tell_gone(self, worker: str, generation: int, reason: str) -> None:
         """Tell every client that may call that generation that it has ended."""
@@ -93,14 +93,17 @@ class Api:
         for identity in self._holders.pop((worker, generation), ()):
             self.answer(identity, gone)
 
-    async def close(self) -> None:
-        """End all requests that are under way, then drop the socket."""
+    async def close(self, linger: float = 0.0) -> None:
+        """End all requests that are under way, then drop the socket.
+
+        What is queued for clients has `linger` seconds to leave.
+        """
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=1.0)
-        self._socket.close()
+        self._socket.close(linger)
 
     def _received(self, frames: list[bytes]) -> None:
         if not 3 <= len(frames) <= 4:

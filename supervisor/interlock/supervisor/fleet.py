@@ -29,7 +29,14 @@ from interlock.supervisor.control import ControlPlane
 from interlock.supervisor.events.ports import WorkerView
 from interlock.supervisor.events.sequencer import Sequencer
 from interlock.supervisor.lifecycle import commands, inputs
-from interlock.supervisor.lifecycle.states import UP, State, Timer, Worker
+from interlock.supervisor.lifecycle.states import (
+    UP,
+    After,
+    Process,
+    State,
+    Timer,
+    Worker,
+)
 from interlock.supervisor.lifecycle.step import step
 from interlock.supervisor.member import SETTLED, Member, Predicate
 from interlock.supervisor.spawn.launcher import Launcher
@@ -205,7 +212,10 @@ class Fleet:
         """A process is dead; how it ended comes with `exited`."""
         member = self.members.get(name)
         if member is not None and member.worker.generation == generation:
-            self._tell_gone(member, generation, "its process died")
+            ending = member.worker.state is State.STOPPING
+            self._tell_gone(
+                member, generation, member.worker.reason if ending else "its process died"
+            )
 
     def exited(
         self, name: str, generation: int, exit_code: int | None, signal_number: int | None
@@ -243,12 +253,14 @@ class Fleet:
         if member is None:
             return None
         record = member.worker
+        ending = record.state is State.STOPPING
         return WorkerView(
             name=record.name,
             kind=record.kind,
-            state=str(record.state),
+            state=str(State.BACKOFF if _comes_back(member) else record.state),
             reason=record.reason,
             generation=record.generation,
+            stopped_for=record.reason if ending and record.after is not After.FAIL else "",
         )
 
     def agents(self) -> Mapping[str, AgentSettings]:
@@ -361,6 +373,14 @@ class Fleet:
         trouble = _trouble(member)
         rows = () if trouble is None else (trouble,)
         self._attention.replace(rows, lambda row: row.name != worker.name or row.subject != "state")
+
+
+def _comes_back(member: Member) -> bool:
+    """Whether the present process is of no use any more and another one follows by itself."""
+    worker = member.worker
+    if worker.state is State.STOPPING:
+        return worker.after in (After.START, After.FAIL)
+    return worker.process is Process.ALIVE and member.told_gone >= worker.generation
 
 
 def _trouble(member: Member) -> Row | None:

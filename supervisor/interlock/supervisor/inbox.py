@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Final
 
 from interlock.bus import messages as m
 from interlock.bus.errors import MalformedError
@@ -14,6 +15,9 @@ from interlock.supervisor.lifecycle.states import UP, State
 from interlock.supervisor.member import Member
 from interlock.supervisor.pings import PingClock
 from interlock.supervisor.policy.tickets import TicketOffice
+
+LAST_WORDS: Final = (m.WorkerFailed, m.CallReports)
+"""What still counts when its sender is known to be dead."""
 
 
 class Inbox:
@@ -41,6 +45,9 @@ class Inbox:
         member = self._fleet.members.get(name)
         if member is None or member.worker.generation != generation:
             self.dropped += 1
+            return
+        if member.told_gone >= generation and not isinstance(message, LAST_WORDS):
+            self.dropped += 1  # it was on its way when its sender's death was settled
             return
         try:
             taken = (

@@ -58,7 +58,7 @@ keeps topics as a tree, one node for each byte, and takes it down by recursion."
 RESERVE: Final = 3.0
 """Seconds of `stop_total` kept for ending the spawner and closing the journal."""
 LAST_EVENTS: Final = 0.2
-"""Seconds that the last events may take to reach their subscribers."""
+"""Seconds that the last events and answers may take to reach those who want them."""
 KILL_WAIT: Final = 1.0
 """Seconds that killed workers get to be gone before the spawner ends with them."""
 
@@ -181,11 +181,12 @@ class Supervisor:
         refused = (m.WorkerControl, m.Reload, m.TurnStart, m.Resolve)
         self._api.serve(dict.fromkeys(refused, _refuse), frozenset())
         await self._background.close()
+        self.turns.stop()
         await self._stop_workers()
         await self._launcher.close()
         await self.turns.close()
         await self._journal.close()
-        await self._api.close()
+        await self._api.close(LAST_EVENTS)
         self._control.close()
         self._events.close(LAST_EVENTS)
         self._ctx.destroy(0)

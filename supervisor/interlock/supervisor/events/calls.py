@@ -36,11 +36,21 @@ class CallBook:
         self._sequencer = sequencer
         self._clock = clock
         self._open: dict[tuple[str, int], dict[str, CallReport]] = {}
+        self._lost: dict[str, int] = {}
+        """The newest generation of each worker that is known to be dead."""
 
     def report(self, worker: str, generation: int, message: CallReports) -> None:
-        """Journal the calls of one batch and publish an event for each."""
+        """Journal the calls of one batch and publish an event for each.
+
+        What comes after `lose` corrects the journal alone: an end that is known after all, or a
+        call that nobody had heard of. Its callers and the events had their answer.
+        """
         now = self._clock()
         reports = [_cut(call) for call in message.reports]
+        if generation <= self._lost.get(worker, 0):
+            self._journal.add_calls([_row(worker, generation, call, now) for call in reports])
+            self._journal.lose_calls(worker, generation)
+            return
         under_way = self._open.setdefault((worker, generation), {})
         rows = []
         for call in reports:
@@ -55,6 +65,7 @@ class CallBook:
 
     def lose(self, worker: str, generation: int) -> None:
         """That generation is dead: what it had under way failed for its caller and may have run."""
+        self._lost[worker] = max(generation, self._lost.get(worker, 0))
         self._journal.lose_calls(worker, generation)
         for call in self._open.pop((worker, generation), {}).values():
             self._sequencer.publish(

@@ -28,9 +28,12 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     """`mcp:git`, `agent:main`."""
     kind: str
     state: str
-    """A lifecycle state: READY, BACKOFF, ..."""
+    """A lifecycle state: READY, BACKOFF, ...; BACKOFF as soon as its process is known to be dead,
+    and while it is stopped only to be started again."""
     reason: str = ""
     generation: int = 0
+    stopped_for: str = ""
+    """Why its process is being stopped in order; empty if it is not."""
 
 
 class Workers(Protocol):

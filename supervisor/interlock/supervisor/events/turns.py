@@ -20,6 +20,7 @@ from interlock.bus.errors import OverloadedError
 from interlock.bus.events import (
     CatalogChanged,
     TurnAccepted,
+    TurnCancelled,
     TurnCancelledEvent,
     TurnCompletedEvent,
     TurnFailed,
@@ -74,6 +75,8 @@ class TurnTimes(msgspec.Struct, frozen=True, kw_only=True):
     """Past the turn's deadline, before the supervisor ends it in the agent's place."""
     grace: float = 2.0
     """From a cancel to the supervisor's own end, if the agent does not answer."""
+    last_ends: float = 2.5
+    """For the ends that are still to be stored when the supervisor ends."""
 
 
 class NewTurn(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,6 +140,7 @@ class TurnService:
         self._live: dict[str, _Live] = {}
         self._ended: dict[str, TurnRow] = {}
         self._past: OrderedDict[str, None] = OrderedDict()
+        self._an_end = asyncio.Event()
         logs.on_evicted = self._evicted
 
     # --- for the api ---
@@ -233,9 +237,12 @@ class TurnService:
         self.tickets.close_target(worker, generation)
         self._offers.worker_gone(worker, generation, reason)
         self._calls.lose(worker, generation)
+        view = self.workers.view(worker)
+        orderly = view is not None and bool(view.stopped_for)
+        ended = turnstate.AgentStopped if orderly else turnstate.AgentDied
         for live in tuple(self._live.values()):
             if live.worker == worker:
-                self._apply(live, turnstate.AgentDied(generation, reason))
+                self._apply(live, ended(generation, reason))
 
     def on_capabilities(self, worker: str, message: Capabilities, body: bytes | None) -> None:
         """A source reported what it serves. Raises MalformedError."""
@@ -262,8 +269,7 @@ class TurnService:
         if last:
             self.logs.append(message.turn, [item.raw for item in items[:last]])
         if last < len(items) and (terminal := items[last].terminal) is not None:
-            live.last = items[last].raw
-            self._apply(live, turnstate.AgentEnded(terminal))
+            self._agent_ended(live, terminal, items[last].raw)
         elif self.logs.full(message.turn):
             self._apply(live, turnstate.LogFull())
 
@@ -287,10 +293,24 @@ class TurnService:
         """A worker acknowledged a revocation."""
         self.tickets.revoked(worker, generation, message.n)
 
+    def stop(self) -> None:
+        """The supervisor begins to end: turns that no agent has end now, the others with theirs."""
+        for live in tuple(self._live.values()):
+            self._apply(live, turnstate.SupervisorStops())
+
     async def close(self) -> None:
-        """Cancel all timers and streams; unfinished turns stay unfinished in the journal."""
-        for live in self._live.values():
-            _stop_timers(live)
+        """Wait, bounded, for the ends that are on their way to the disk, then end all streams.
+
+        A turn that has not ended then stays unfinished in the journal.
+        """
+        try:
+            async with asyncio.timeout(self._times.last_ends):
+                while self._live:
+                    self._an_end.clear()
+                    await self._an_end.wait()
+        except TimeoutError:
+            for live in self._live.values():
+                _stop_timers(live)
         self.logs.close()
 
     # --- carrying out decisions ---
@@ -377,6 +397,16 @@ class TurnService:
             self._times.grace, self._apply, live, turnstate.GraceOver()
         )
 
+    def _agent_ended(self, live: _Live, item: Terminal, raw: bytes) -> None:
+        view = self.workers.view(live.worker)
+        given_up = isinstance(item, TurnCancelled) and live.state.cancel is None
+        if given_up and view is not None and view.stopped_for:
+            stopped = turnstate.AgentStopped(live.state.generation, view.stopped_for)
+            self._apply(live, stopped)
+            return
+        live.last = raw
+        self._apply(live, turnstate.AgentEnded(item))
+
     def _end(self, live: _Live, item: Terminal) -> None:
         _stop_timers(live)
         self._offers.close(live.row.turn)
@@ -403,6 +433,7 @@ class TurnService:
         del self._live[row.turn]
         self._ended[row.turn] = row
         self.logs.end(row.turn, live.last)
+        self._an_end.set()
         if row.state == "completed":
             self._sequencer.publish(TurnCompletedEvent(turn=row.turn, agent=row.agent))
         elif row.state == "cancelled":

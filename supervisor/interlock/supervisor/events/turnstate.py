@@ -41,6 +41,8 @@ class TurnState:
     """Of the agent that has the turn."""
     cancel: CancelCode | None = None
     """The end that was asked for and that nothing has answered yet."""
+    stopping: bool = False
+    """The supervisor ends: whatever keeps the turn from going on is no fault of its agent."""
 
 
 # --- what happens ---
@@ -71,6 +73,19 @@ class AgentDied:
 
     generation: int
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStopped:
+    """The turn's agent gave it up, or ended, because it was stopped in order."""
+
+    generation: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorStops:
+    """The supervisor ends in order; the agent may still have time to end the turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +127,8 @@ Happening = (
     | AgentReady
     | AgentUnusable
     | AgentDied
+    | AgentStopped
+    | SupervisorStops
     | DispatchFailed
     | AgentEnded
     | CancelAsked
@@ -166,6 +183,11 @@ _DEADLINE: Final = TurnFailed(
     code="deadline",
     message="The turn took longer than its deadline; give it more with --deadline.",
 )
+_SUPERVISOR_STOPPED: Final = TurnFailed(
+    code="supervisor_stopped",
+    message="The supervisor was stopped during the turn; start it with `interlock up` and send the "
+    "turn again.",
+)
 _TOO_LARGE: Final = TurnFailed(
     code="too_large", message="The turn produced more output than a turn may; ask for less at once."
 )
@@ -199,12 +221,16 @@ def _accepting(turn: TurnState, event: Happening) -> list[Command]:
         case Stored():
             if turn.cancel is not None:
                 return [AnnounceAccepted(), *_end(turn, _asked_end(turn.cancel))]
+            if turn.stopping:
+                return [AnnounceAccepted(), *_end(turn, _SUPERVISOR_STOPPED)]
             turn.phase = Phase.WAITING
             return [AnnounceAccepted(), FindAgent()]
         case CancelAsked():
             turn.cancel = "cancelled"
         case DeadlinePassed():
             turn.cancel = turn.cancel or "deadline"
+        case SupervisorStops():
+            turn.stopping = True
     return []
 
 
@@ -216,6 +242,8 @@ def _waiting(turn: TurnState, event: Happening) -> list[Command]:
             return [Dispatch(generation)]
         case AgentUnusable(message):
             return _end(turn, TurnFailed(code="unavailable", message=message))
+        case SupervisorStops():
+            return _end(turn, _SUPERVISOR_STOPPED)
         case CancelAsked():
             return _end(turn, _CANCELLED)
         case DeadlinePassed():
@@ -228,12 +256,13 @@ def _running(turn: TurnState, event: Happening) -> list[Command]:
     match event:
         case AgentEnded(item):
             return _end(turn, item)
-        case AgentDied(generation, reason) if generation == turn.generation:
-            if turn.cancel is not None:
-                return _end(turn, _asked_end(turn.cancel))
-            detail = f" ({reason})" if reason else ""
-            message = f"The agent's process ended during the turn{detail}; send the turn again."
-            return _end(turn, TurnFailed(code="agent_died", message=message))
+        case AgentDied(generation=generation) | AgentStopped(generation=generation) if (
+            generation == turn.generation
+        ):
+            return _end(turn, _without_agent(turn, event))
+        case SupervisorStops():
+            turn.stopping = True
+            return []
         case DispatchFailed(message):
             return _end(turn, TurnFailed(code="unavailable", message=message))
         case CancelAsked() if turn.cancel is None:
@@ -253,6 +282,19 @@ def _running(turn: TurnState, event: Happening) -> list[Command]:
 def _end(turn: TurnState, item: Terminal) -> list[Command]:
     turn.phase = Phase.ENDING
     return [End(item)]
+
+
+def _without_agent(turn: TurnState, event: AgentDied | AgentStopped) -> Terminal:
+    if turn.cancel is not None:
+        return _asked_end(turn.cancel)
+    if turn.stopping:
+        return _SUPERVISOR_STOPPED
+    detail = f" ({event.reason})" if event.reason else ""
+    if isinstance(event, AgentStopped):
+        message = f"The agent was stopped during the turn{detail}; send the turn again."
+        return TurnFailed(code="agent_stopped", message=message)
+    message = f"The agent's process ended during the turn{detail}; send the turn again."
+    return TurnFailed(code="agent_died", message=message)
 
 
 def _asked_end(code: CancelCode) -> Terminal:

@@ -156,6 +156,9 @@ def _from_process(worker: Worker, event: inputs.FromProcess) -> list[Command]:
             return [Fence(worker.generation, event.message), *gone(worker, event, event.message)]
         case inputs.Spawned() if worker.process is Process.ASKED:
             return _spawned(worker, event)
+        case inputs.Spawned():
+            worker.pid = event.pid  # the spawner's word counts more than what a hello claims
+            return []
         case inputs.HelloReceived() if worker.process is Process.ASKED:
             return [*_spawned(worker, event), *_from_process(worker, event)]
     match worker.state, event:

@@ -1,0 +1,125 @@
+"""What the fleet tells others about a worker whose process is going or gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from interlock.bus.endpoints import Home
+from interlock.bus.events import Event
+from interlock.bus.settings import AgentSettings
+from interlock.supervisor.attention import Attention
+from interlock.supervisor.config.model import AgentEntry, Settings
+from interlock.supervisor.events.sequencer import Sequencer
+from interlock.supervisor.fleet import Fleet
+from interlock.supervisor.lifecycle import inputs
+
+NAME = "agent:main"
+
+
+class Silent:
+    """Control plane and launcher that take everything and do nothing."""
+
+    pid = None
+
+    def __getattr__(self, name: str) -> Callable[..., bool]:
+        return lambda *_: True
+
+
+class Told:
+    """A listener that keeps the ends that it was told of."""
+
+    def __init__(self) -> None:
+        self.ends: list[tuple[str, int, str]] = []
+
+    def worker_changed(self, worker: str) -> None:
+        """Nothing to do."""
+
+    def worker_gone(self, worker: str, generation: int, reason: str) -> None:
+        self.ends.append((worker, generation, reason))
+
+    def worker_forgotten(self, worker: str) -> None:
+        """Nothing to do."""
+
+
+def story(path: Path, tell: Callable[[Fleet, Told, list[Event]], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        sequencer, events, told, silent = Sequencer("e"), list[Event](), Told(), Silent()
+        sequencer.listen(events.append)
+        entry = AgentEntry(settings=AgentSettings())
+        settings = Settings(agents={"main": entry})
+        fleet = Fleet(Home(path), settings, sequencer, Attention(sequencer.publish))
+        everything: Any = silent
+        fleet.connect(everything, everything, told)
+        fleet.add(NAME, entry)
+        fleet.feed(NAME, inputs.Start(now=0.0))
+        ready(fleet, 1)
+        await tell(fleet, told, events)
+
+    asyncio.run(whole())
+
+
+def ready(fleet: Fleet, generation: int) -> None:
+    fleet.spawned(NAME, generation, 42, 1)
+    fleet.feed(NAME, inputs.HelloReceived(now=0.0, generation=generation, pid=42))
+    fleet.feed(NAME, inputs.ReadyReceived(now=0.0, generation=generation))
+
+
+def seen(fleet: Fleet) -> tuple[str, str]:
+    view = fleet.view(NAME)
+    assert view is not None
+    return view.state, view.stopped_for
+
+
+def test_a_dead_process_takes_nothing_more_before_its_end_is_settled(tmp_path: Path) -> None:
+    async def tell(fleet: Fleet, told: Told, events: list[Event]) -> None:
+        assert seen(fleet) == ("READY", "")
+        fleet.died(NAME, 1)
+        assert seen(fleet) == ("BACKOFF", "")
+        assert fleet.members[NAME].worker.state == "READY"
+        fleet.exited(NAME, 1, None, 9)
+        fleet.feed(NAME, inputs.Start(now=1.0))
+        ready(fleet, 2)
+        assert seen(fleet) == ("READY", "")
+        assert told.ends == [(NAME, 1, "its process died")]
+
+    story(tmp_path, tell)
+
+
+def test_what_is_stopped_to_start_again_comes_back(tmp_path: Path) -> None:
+    async def tell(fleet: Fleet, told: Told, events: list[Event]) -> None:
+        fleet.feed(NAME, inputs.Restart(now=1.0, reason="its configuration changed"))
+        assert seen(fleet) == ("BACKOFF", "its configuration changed")
+        fleet.died(NAME, 1)
+        assert told.ends == [(NAME, 1, "its configuration changed")]
+
+    story(tmp_path, tell)
+
+
+def test_what_is_stopped_for_good_does_not(tmp_path: Path) -> None:
+    async def tell(fleet: Fleet, told: Told, events: list[Event]) -> None:
+        fleet.feed(NAME, inputs.Stop(now=1.0, reason="stopped by hand"))
+        assert seen(fleet) == ("STOPPING", "stopped by hand")
+
+    story(tmp_path, tell)
+
+
+def test_what_hangs_is_not_stopped_in_order(tmp_path: Path) -> None:
+    async def tell(fleet: Fleet, told: Told, events: list[Event]) -> None:
+        fleet.feed(NAME, inputs.Hung(now=1.0, generation=1))
+        assert seen(fleet) == ("BACKOFF", "")
+
+    story(tmp_path, tell)
+
+
+def test_the_spawner_knows_the_pid_better_than_a_hello(tmp_path: Path) -> None:
+    async def tell(fleet: Fleet, told: Told, events: list[Event]) -> None:
+        fleet.feed(NAME, inputs.Restart(now=1.0))
+        fleet.exited(NAME, 1, None, 9)
+        fleet.feed(NAME, inputs.HelloReceived(now=2.0, generation=2, pid=1))
+        fleet.spawned(NAME, 2, 77, 1)
+        assert fleet.pids() == {NAME: 77}
+
+    story(tmp_path, tell)
