@@ -255,6 +255,10 @@ class Supervised:
             return (self.home.logs / f"{name}.log").read_text(errors="replace")[-4000:]
         return ""
 
+    def spare(self, pid: int) -> None:
+        """A child of this process that is the test's own, no leftover."""
+        self._known.add(pid)
+
     def descriptors(self) -> int:
         """How many descriptors the supervisor has open."""
         return len(os.listdir(f"/proc/{self.pid}/fd"))

@@ -1,47 +1,134 @@
-"""Both guardians killed at once, and a disk on which nothing fits any more."""
+"""The guardians killed: the supervisor, its spawner, one image, and both at once."""
 
 from __future__ import annotations
 
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
-from supervised import DIRECT_AGENT, Supervised, rogue_toml, timing
+import msgspec
+import pytest
+from breaking import (
+    GOOD,
+    STUBBORN,
+    Watching,
+    innocent,
+    lines,
+    mcp_image_of,
+    popen,
+    ready,
+    spawner_of,
+    topics,
+    until_stored,
+)
+from supervised import Supervised, rogue_toml, timing
 
 from interlock.bus import procfs
+from interlock.bus.errors import ConnectionLostError
+from interlock.supervisor.spawn.sweep import Recorded
+
+SLOW_TURN = 'mcp:good/echo {"a": 1}\nmcp:good/sleep {"seconds": 600}'
+SICK = GOOD + rogue_toml("bad", *STUBBORN) + rogue_toml("worse", *STUBBORN, "mute_init")
+
+
+def test_a_killed_supervisor_takes_everything_along_and_the_turn_is_interrupted(
+    tmp_path: Path,
+) -> None:
+    """Supervisor killed with -9: nothing left after 5 s, streams end clearly, next start clean."""
+    with Supervised(tmp_path, timing() + SICK, clean=False) as interlock:
+        ready(interlock, "agent:main", "mcp:good", "mcp:bad")
+        place = interlock.mark()
+        turn = "ab" * 16
+        watcher = popen(interlock.home.path, "turn", SLOW_TURN, "--json", "--id", turn)
+        interlock.spare(watcher.pid)
+        interlock.wait_event("tool.started", "mcp:good", place, capability="mcp:good/sleep")
+        watching = Watching(interlock, turn)
+        watching.until("tool.result")
+        until_stored(interlock, turn, 2)
+        interlock.process.kill()
+        interlock.stop()
+        interlock.assert_nothing_left()
+        out, err = watcher.communicate(timeout=10)
+        assert watcher.returncode == 1
+        assert len(err.strip().splitlines()) == 1 and "Traceback" not in err
+        assert [item.get("type") for item in lines(out)][:2] == ["turn.started", "tool.call"]
+        watching.join()
+        assert isinstance(watching.error, ConnectionLostError)
+        interlock.client.close()
+
+        interlock.clean = True
+        interlock.start()
+        ready(interlock, "agent:main", "mcp:good", "mcp:bad")
+        shown = interlock.client.turn_show(turn)
+        assert shown["state"] == "interrupted"
+        calls = {call["capability"]: call for call in shown["calls"]}
+        assert calls["mcp:good/echo"]["outcome"] == "ok"
+        assert not calls["mcp:good/echo"].get("may_have_run")
+        assert calls["mcp:good/sleep"]["may_have_run"] is True
+        again = list(interlock.client.watch(turn))  # from the journal, and it ends
+        assert [item["offset"] for item in again] == list(range(len(again)))
+        assert interlock.client.start_turn(SLOW_TURN, id=turn)["state"] == "interrupted"
+        assert list(interlock.client.turn('mcp:good/echo {"a": 1}'))[-1]["type"] == "turn.completed"
+
+
+@pytest.mark.parametrize("victim", [spawner_of, mcp_image_of])
+def test_without_its_spawner_everything_comes_back_and_no_server_is_blamed(
+    tmp_path: Path, victim: Any
+) -> None:
+    """Spawner or mcp image killed with -9: swept, back with that reason, no failure counted."""
+    config = timing(failures=1) + SICK
+    with Supervised(tmp_path, config) as interlock:
+        before = ready(interlock, "agent:main", "mcp:good", "mcp:bad")
+        old = [child.pid for child in procfs.descendants(interlock.pid)]
+        turn = interlock.client.start_turn(SLOW_TURN)["turn"]
+        watching = Watching(interlock, turn)
+        watching.until("tool.result")
+        for generation in (2, 3):  # more often than a server may fail
+            place = interlock.mark()
+            os.kill(victim(interlock), signal.SIGKILL)
+            interlock.wait_event("spawner.died", after=place)
+            for name in before:
+                event = interlock.wait_event("worker.ready", name, place)
+                assert event["generation"] == generation
+                told = topics(interlock, name, place)
+                assert "worker.backoff" not in told and "worker.failed" not in told, told
+        assert not set(old) & {child.pid for child in procfs.descendants(interlock.pid)}
+        assert watching.join()[-1]["code"] == "agent_died"
+        row = interlock.worker("mcp:bad")
+        assert (row["state"], row["restarts"]) == ("READY", 2)
+        assert interlock.attention() == []
+        assert list(interlock.client.turn('mcp:good/echo {"a": 1}'))[-1]["type"] == "turn.completed"
 
 
 def test_what_both_deaths_leave_over_is_swept_by_the_next_start(tmp_path: Path) -> None:
-    config = timing() + DIRECT_AGENT + rogue_toml("x", "grandchild_session", "ignore_end")
-    with Supervised(tmp_path, config, clean=False) as interlock:
+    """Both killed at once: the next start sweeps what is recorded, and never another process."""
+    config = timing() + GOOD + rogue_toml("x", "grandchild_session", "ignore_end")
+    with innocent() as stranger, Supervised(tmp_path, config, clean=False) as interlock:
         interlock.wait_state("mcp:x", "READY")
         place = interlock.mark()
         interlock.client.call("mcp:x/echo", {})  # after a call a worker looks at its children
         interlock.wait_event("tool.completed", "mcp:x", place)
         interlock.wait_for_children("mcp:x", 2)
-        spawner = procfs.children(interlock.pid)[0]
         interlock.process.send_signal(signal.SIGSTOP)
-        os.kill(spawner, signal.SIGKILL)
+        os.kill(spawner_of(interlock), signal.SIGKILL)
         interlock.process.kill()
         interlock.stop()
         interlock.client.close()
+        true = Recorded(
+            pid=stranger.pid,
+            start=procfs.start_time(stranger.pid) or 0,
+            boot_id=procfs.boot_id(),
+            name="mcp:x#1",
+        )
+        rows = msgspec.json.decode(interlock.home.processes.read_bytes(), type=list[Recorded])
+        rows.append(msgspec.structs.replace(true, start=true.start - 1))
+        rows.append(msgspec.structs.replace(true, boot_id="0" * 36))
+        interlock.home.processes.write_bytes(msgspec.json.encode(rows))
         interlock.clean = True
+        interlock.spare(stranger.pid)
         interlock.start()
+        alive = [row.name for row in rows if procfs.alive(row.pid, row.start)]
+        assert alive == ["mcp:x#1"]  # the stranger with another boot id
         interlock.wait_state("mcp:x", "READY")
         assert interlock.client.call("mcp:x/echo", {}).outcome == "ok"
-
-
-def test_a_full_disk_stops_nothing_and_is_said(tmp_path: Path) -> None:
-    config = timing() + DIRECT_AGENT + rogue_toml("x")
-    with Supervised(tmp_path, config, file_size=12_000) as interlock:
-        interlock.wait_state("mcp:x", "READY")
-        interlock.wait_state("agent:main", "READY")
-        text = "x" * 3000
-        for _ in range(12):
-            stream = list(interlock.client.turn(f'mcp:x/echo {{"a": "{text}"}}'))
-            assert stream[-1]["type"] == "turn.completed"
-        codes = {row["code"] for row in interlock.attention() if row["name"] == "supervisor"}
-        assert any("disk" in code or "journal" in code for code in codes), codes
-        shown = interlock.client.turns()["turns"]
-        assert len(shown) == 12 and {row["state"] for row in shown} == {"completed"}
-        assert interlock.client.control("restart", "mcp:x")["state"] == "READY"

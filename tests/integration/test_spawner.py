@@ -202,11 +202,6 @@ def test_what_prevents_a_start_is_told(tmp_path: Path, mode: str) -> None:
             failed = await bench.until("failed", "mcp:limit")
             assert failed[3] == "limit_refused"
             assert "open_files" in failed[4]
-            bench.folder = tmp_path / "no_such_folder"
-            bench.spawn("mcp:log")
-            failed = await bench.until("failed", "mcp:log")
-            assert failed[3] == "log_failed"
-            bench.folder = tmp_path
             bench.spawn("mcp:large", keep_env=("x" * 300_000,))
             failed = await bench.until("failed", "mcp:large")
             assert failed[3] == "too_large"

@@ -221,6 +221,7 @@ class HomeLock:
     """
 
     def __init__(self, home: Home) -> None:
+        self._path = home.lock_file
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         self._fd = os.open(home.lock_file, flags, 0o600)
         try:
@@ -232,6 +233,17 @@ class HomeLock:
             raise AlreadyRunningError(pid, str(home.path)) from None
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, b"%d\n" % os.getpid(), 0)
+
+    def state(self) -> Literal["held", "gone", "taken"]:
+        """Tell whether the lock still means this home.
+
+        "gone": the home, or the file in it, was removed; "taken": and made anew by somebody else.
+        """
+        try:
+            found = os.stat(self._path, follow_symlinks=False)
+        except OSError:
+            return "gone"
+        return "held" if os.path.samestat(found, os.fstat(self._fd)) else "taken"
 
     def close(self) -> None:
         """Give the home up; doing it twice is harmless."""

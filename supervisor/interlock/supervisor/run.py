@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -38,34 +39,32 @@ def run_supervisor(
     home = Home(Path(os.path.abspath(path)))
     try:
         home.prepare()
-        with HomeLock(home):
+        with HomeLock(home) as lock:
             loader = _loader(home, config, workspace)
             loaded = loader(None)
             sweep_recorded(home.processes)
             home.clear_run()
             _set_title(home)
             raise_limit()
-            asyncio.run(_run(home, loader, loaded, on_ready, on_event))
+            asyncio.run(_run(home, lock, loader, loaded, on_ready, on_event))
     except InterlockError as error:
         sys.stderr.write(f"{error.message}\n")
         return 1
     except (OSError, zmq.ZMQError) as error:
-        sys.stderr.write(
-            f"The supervisor cannot work in {home.path}: {error}. "
-            "Free some space there or choose another --home.\n"
-        )
+        sys.stderr.write(f"The supervisor cannot work in {home.path}: {error}. {_remedy(error)}\n")
         return 1
     return 0
 
 
 async def _run(
     home: Home,
+    lock: HomeLock,
     loader: Loader,
     loaded: Loaded,
     on_ready: Callable[[], None],
     on_event: Callable[[Event], None],
 ) -> None:
-    supervisor = Supervisor(home, loader, loaded)
+    supervisor = Supervisor(home, lock, loader, loaded)
     supervisor.sequencer.listen(on_event)
     await supervisor.run(on_ready)
 
@@ -77,6 +76,14 @@ def _loader(home: Home, config: Path | None, workspace: Path | None) -> Loader:
         return load(home.path, workspace, config, environ, previous)
 
     return read
+
+
+def _remedy(error: OSError | zmq.ZMQError) -> str:
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return "Allow it more open files (`ulimit -n`)."
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return "Make it writable or choose another --home."
+    return "Free some space there or choose another --home."
 
 
 def _set_title(home: Home) -> None:

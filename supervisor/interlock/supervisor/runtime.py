@@ -7,6 +7,7 @@ import contextlib
 import os
 import secrets
 import signal
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -15,8 +16,8 @@ import zmq
 
 from interlock.bus import messages as m
 from interlock.bus import procfs
-from interlock.bus.endpoints import ConnectionInfo, Home, endpoint, write_connection
-from interlock.bus.errors import InterlockError
+from interlock.bus.endpoints import ConnectionInfo, Home, HomeLock, endpoint, write_connection
+from interlock.bus.errors import ConfigError, InterlockError
 from interlock.bus.events import Event, SpawnerDied, ToolEvent
 from interlock.bus.messages import PROTOCOL
 from interlock.bus.settings import SupervisorSettings
@@ -48,7 +49,7 @@ from interlock.supervisor.resources import Sampler
 from interlock.supervisor.spawn.launcher import Launcher
 from interlock.supervisor.spawn.sweep import Records
 from interlock.supervisor.status import Status, version
-from interlock.supervisor.watches import ping_workers, watch_limits
+from interlock.supervisor.watches import ping_workers, watch_home, watch_limits
 
 EVENTS_HIGH_WATER: Final = 10_000
 """Events that one subscriber may be behind before it loses some."""
@@ -70,8 +71,11 @@ class Supervisor:
     the constructor, which therefore must run in the event loop.
     """
 
-    def __init__(self, home: Home, loader: Loader, loaded: Loaded) -> None:
+    def __init__(self, home: Home, lock: HomeLock, loader: Loader, loaded: Loaded) -> None:
         self.home = home
+        self._lock = lock
+        self._homeless = ""
+        """What is to be said at the end if the home was taken away; else empty."""
         self.epoch = secrets.token_hex(8)
         self._key = secrets.token_hex(32)
         self._stop = asyncio.Event()
@@ -119,7 +123,7 @@ class Supervisor:
             lambda: self._control.dropped + inbox.dropped + self._api.dropped,
         )
         handlers = Handlers(
-            self.fleet, status, self.sequencer, self._configuration.reload, self.stop
+            self.fleet, status, self.sequencer, self._configuration.reload, self._stop.set
         )
         turn_handlers: dict[type[m.Request], Handler] = {
             m.TurnStart: turn_api.start,
@@ -137,8 +141,9 @@ class Supervisor:
     # --- life ---
 
     async def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
-        """Start everything, work until told to stop, end in order. Raises SpawnError, OSError.
+        """Start everything, work until told to stop, end in order.
 
+        Raises SpawnError, OSError, and ConfigError at the end if its home was taken away.
         `on_ready` is called once the api answers; workers are still starting then.
         """
         self._catch_signals()
@@ -155,9 +160,14 @@ class Supervisor:
                 "limits", lambda: watch_limits(self.fleet, self._sampler, self.attention)
             )
             self._background.keep("configuration", self._watch_files)
+            self._background.keep(
+                "home", lambda: watch_home(self.fleet, self._lock, self._home_lost)
+            )
             await self._stop.wait()
         finally:
             await self._end()
+        if self._homeless:
+            raise ConfigError(self._homeless)
 
     def stop(self) -> None:
         """Begin to end in order; called again, end without waiting for anybody."""
@@ -190,9 +200,10 @@ class Supervisor:
         self._control.close()
         self._events.close(LAST_EVENTS)
         self._ctx.destroy(0)
-        for left in (self.home.connection_file, self.home.processes):
-            left.unlink(missing_ok=True)
-        self.home.clear_run()
+        if self._lock.state() != "taken":
+            for left in (self.home.connection_file, self.home.processes):
+                left.unlink(missing_ok=True)
+            self.home.clear_run()
         self._log.info("supervisor.stopped")
         self._log_file.close()
 
@@ -241,7 +252,7 @@ class Supervisor:
             on_died=self.fleet.died,
             on_spawner_lost=self._spawner_lost,
             on_notice=self._spawner_row,
-            records=Records(self.home.processes),
+            records=Records(self.home.processes, self._records_trouble),
             log=self.home.logs / "spawner.log",
         )
 
@@ -264,6 +275,21 @@ class Supervisor:
 
     # --- what others report ---
 
+    def _home_lost(self) -> None:
+        """End: in order, unless another supervisor is in this one's place already."""
+        self._homeless = (
+            f"The home {self.home.path} was removed while the supervisor (pid {os.getpid()}) ran "
+            "on it, so it ended; start another one with `interlock up`."
+        )
+        self._log.error("supervisor.homeless", message=self._homeless)
+        if self._lock.state() == "taken":
+            # In order is not possible: each socket that is closed takes the file of the same name
+            # along, and these are the other one's now. The spawner ends all that is below it.
+            sys.stderr.write(f"{self._homeless}\n")
+            sys.stderr.flush()
+            os._exit(1)
+        self._stop.set()
+
     def _spawner_lost(self, reason: str) -> None:
         self.sequencer.publish(SpawnerDied(reason=reason))
         self.fleet.spawner_lost("spawner died")
@@ -280,6 +306,12 @@ class Supervisor:
     def _log_trouble(self, reason: str) -> None:
         fix = "Free some space; lines are lost until then, everything else goes on."
         self._own_row("log_disk_full", reason, fix, clear=not reason)
+
+    def _records_trouble(self, reason: str) -> None:
+        fix = (
+            "Free some space; it is tried again by itself. Until then a crash may leave processes."
+        )
+        self._own_row("processes_disk_full", reason, fix, clear=not reason)
 
     def _client_gone(self, identity: bytes) -> None:
         self._turn_logs.drop_client(identity)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
+from interlock.bus.endpoints import HomeLock
 from interlock.bus.messages import Ping
 from interlock.bus.settings import Size
 from interlock.supervisor.attention import Attention, Row
@@ -47,6 +49,18 @@ async def watch_limits(fleet: Fleet, sampler: Sampler, attention: Attention) -> 
         loads = sampler.sample(fleet.pids())
         for member in limited:
             _judge(fleet, attention, member, loads[member.worker.name].rss_bytes)
+
+
+async def watch_home(fleet: Fleet, lock: HomeLock, on_lost: Callable[[], None]) -> None:
+    """Look every `timing.ping` whether the home is still there, and call `on_lost` once it is not.
+
+    Without it nobody new can find the supervisor, and another one can be started in its place.
+    """
+    while True:
+        await asyncio.sleep(fleet.timing.ping)
+        if lock.state() != "held":
+            on_lost()
+            return
 
 
 def _judge(fleet: Fleet, attention: Attention, member: Member, rss: int) -> None:

@@ -101,7 +101,7 @@ class WorkerLog:
             self._on_trouble("")
 
     def _open(self) -> None:
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._path.parent.mkdir(mode=0o700, exist_ok=True)  # not a home that was removed
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         self._fd = os.open(self._path, flags, 0o600)
         self._size = os.fstat(self._fd).st_size

@@ -71,8 +71,7 @@ def _prepare(order: Spawn, lifeline: int, status: int) -> None:
     environ = scrub(os.environ, order.keep_env)
     os.environ.clear()
     os.environ.update(environ)
-    with _refusal("log_failed", f"The log file {order.log} cannot be opened"):
-        _redirect(order.log)
+    _redirect(order.log)
     _close_others({0, 1, 2, lifeline, status})
     try:
         os.chdir(order.folder)
@@ -106,7 +105,10 @@ def _limit(name: str, number: int, value: int | None, grace: int = 0) -> None:
 
 def _redirect(log: str) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
-    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) if log else nothing
+    try:
+        target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) if log else nothing
+    except OSError:
+        target = nothing  # a worker without its log is better than none; it says so itself
     os.dup2(nothing, 0)
     os.dup2(target, 1)
     os.dup2(target, 2)

@@ -6,6 +6,7 @@ One Launcher owns one spawner process at a time. A worker is known by name and g
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import os
 import signal
@@ -14,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final, Literal
+from typing import BinaryIO, Final, Literal
 
 import msgspec
 
@@ -257,7 +258,7 @@ class Launcher:
         arguments += [str(number) for number in inherited]
         if self._mode == "fork":
             arguments.append(self._warm)
-        with open(self._log or os.devnull, "ab") as errors:
+        with self._open_log() as errors:
             return subprocess.Popen(
                 arguments,
                 stdin=subprocess.DEVNULL,
@@ -267,6 +268,13 @@ class Launcher:
                 pass_fds=inherited,
                 start_new_session=True,
             )
+
+    def _open_log(self) -> BinaryIO:
+        if self._log is not None:
+            # A spawner without its log is better than none.
+            with contextlib.suppress(OSError):
+                return open(self._log, "ab")
+        return open(os.devnull, "ab")
 
     def _link(self, name: str, end: socket.socket) -> Link:
         return Link(

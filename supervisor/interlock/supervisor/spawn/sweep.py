@@ -6,7 +6,7 @@ import asyncio
 import os
 import select
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +17,8 @@ from interlock.bus.records import Child
 
 _PAUSE: Final = 0.005
 _DEBOUNCE: Final = 0.05
+_RETRY: Final = 1.0
+"""Seconds between two attempts while the disk refuses."""
 _NOBODY: Final[frozenset[tuple[int, int]]] = frozenset()
 
 
@@ -32,11 +34,14 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 class Records:
     """The file of recorded processes; it is written soon after each change, whole and atomically.
 
-    An owner is any text; a worker and its children have one each.
+    An owner is any text; a worker and its children have one each. While it cannot be written it is
+    tried again every second; `on_trouble(reason)` is called when that begins, and with "" after it.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, on_trouble: Callable[[str], None] = lambda reason: None) -> None:
         self._path = path
+        self._on_trouble = on_trouble
+        self._troubled = False
         self._boot_id = procfs.boot_id()
         self._owned: dict[str, tuple[Child, ...]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -62,21 +67,33 @@ class Records:
             for one in processes
         ]
         fresh = self._path.with_suffix(".new")
-        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(msgspec.json.encode(rows))
-        fresh.replace(self._path)
+        try:
+            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                file.write(msgspec.json.encode(rows))
+            fresh.replace(self._path)
+        except OSError:
+            fresh.unlink(missing_ok=True)
+            raise
 
     def _changed(self) -> None:
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_DEBOUNCE, self._write)
+            pause = _RETRY if self._troubled else _DEBOUNCE
+            self._timer = asyncio.get_running_loop().call_later(pause, self._write)
 
     def _write(self) -> None:
         self._timer = None
         try:
             self.flush()
-        except OSError:
-            # A full disk must not stop supervision; the next change tries again.
+        except OSError as error:
+            # A full disk must not stop supervision.
+            if not self._troubled:
+                self._troubled = True
+                self._on_trouble(f"{self._path} cannot be written: {error.strerror}.")
+            self._changed()
             return
+        if self._troubled:
+            self._troubled = False
+            self._on_trouble("")
 
 
 def sweep_recorded(path: Path, seconds: float = 2.0) -> list[str]:

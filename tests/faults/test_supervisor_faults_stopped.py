@@ -1,0 +1,120 @@
+"""The supervisor, or everything, stopped for a while: nobody is blamed and nothing fails."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from breaking import GOOD, STUBBORN, Busy, Watching, ready, topics, tree_of
+from supervised import PATIENCE, Supervised, rogue_toml, timing
+
+from interlock.bus.client import Client
+
+ALL = ("agent:main", "mcp:good", "mcp:bad")
+
+
+@contextlib.contextmanager
+def stopped(pids: list[int], number: int = signal.SIGSTOP) -> Iterator[None]:
+    """Hold these processes for the block; the one that the others belong to comes first."""
+    for pid in pids:
+        os.kill(pid, number)
+    try:
+        yield
+    finally:
+        for pid in reversed(pids):
+            os.kill(pid, signal.SIGCONT)
+
+
+def elapse(seconds: float) -> None:
+    """Let time pass: here the time is what is tested."""
+    threading.Event().wait(seconds)
+
+
+def assert_nobody_was_restarted(
+    interlock: Supervised, before: dict[str, dict[str, object]], place: int
+) -> None:
+    """After more than three further pings all are the same processes and no event blames one."""
+    interval = 0.3
+    for _ in range(4):
+        with pytest.raises(AssertionError):
+            interlock.wait_for(lambda event: "stopping" in event["topic"], place, interval)
+    for name, row in before.items():
+        now = interlock.worker(name)
+        assert (now["pid"], now["state"], now["restarts"]) == (row["pid"], "READY", 0)
+        assert topics(interlock, name, place) == []
+    assert interlock.attention() == []
+
+
+@pytest.fixture(scope="module")
+def interlock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervised]:
+    config = timing(ping=0.3) + GOOD + rogue_toml("bad", *STUBBORN)
+    with Supervised(tmp_path_factory.mktemp("stopped"), config) as running:
+        yield running
+
+
+def test_calls_under_held_tickets_go_on_without_the_supervisor(interlock: Supervised) -> None:
+    """Supervisor stopped for 3 s, which are 10 pings: no call fails, nobody is restarted."""
+    before = ready(interlock, *ALL)
+    outcomes: list[str] = []
+    slowest = 0.0
+    with Client(interlock.home.path) as caller:
+        assert caller.call("mcp:good/echo").outcome == "ok"
+        place = interlock.mark()
+        with stopped([interlock.pid]):
+            until = time.monotonic() + 3.0
+            while time.monotonic() < until:
+                began = time.monotonic()
+                outcomes.append(caller.call("mcp:good/echo", {"n": len(outcomes)}).outcome)
+                slowest = max(slowest, time.monotonic() - began)
+    assert len(outcomes) > 50 and set(outcomes) == {"ok"}
+    assert slowest < 2.0  # nobody waited for the supervisor
+    assert_nobody_was_restarted(interlock, before, place)
+    assert list(interlock.client.turn('mcp:good/echo {"a": 1}'))[-1]["type"] == "turn.completed"
+    calls = [event for event in interlock.events[place:] if event["topic"] == "tool.completed"]
+    assert len(calls) >= len(outcomes)  # what happened meanwhile is told afterwards
+
+
+def test_a_turn_goes_on_while_the_supervisor_is_stopped(interlock: Supervised) -> None:
+    """Supervisor stopped in the middle of a turn: its calls run on, all its items arrive."""
+    before = ready(interlock, *ALL)
+    text = "\n".join('mcp:good/sleep {"seconds": 0.05}' for _ in range(10))
+    watching = Watching(interlock, interlock.client.start_turn(text)["turn"])
+    watching.until("tool.result")
+    place = interlock.mark()
+    with stopped([interlock.pid]):
+        elapse(2.0)
+    items = watching.join()
+    assert items[-1]["type"] == "turn.completed"
+    results = [item for item in items if item["type"] == "tool.result"]
+    assert [item["outcome"] for item in results] == ["ok"] * 10
+    assert [item["offset"] for item in items] == list(range(len(items)))
+    assert_nobody_was_restarted(interlock, before, place)
+
+
+def test_a_sleep_of_the_whole_machine_blames_nobody(interlock: Supervised) -> None:
+    """SIGSTOP and SIGCONT of everything, far beyond three pings: all go on as they were."""
+    before = ready(interlock, *ALL)
+    place = interlock.mark()
+    with Busy(interlock) as busy:
+        with stopped(tree_of(interlock)):
+            elapse(2.5)
+        busy.wait(3)
+    assert_nobody_was_restarted(interlock, before, place)
+
+
+def test_a_stopped_worker_is_replaced_and_the_others_are_not(interlock: Supervised) -> None:
+    """The counterpart: one worker stopped, while the supervisor runs, is hung and only that one."""
+    before = ready(interlock, *ALL)
+    place = interlock.mark()
+    with Busy(interlock):
+        os.kill(int(before["mcp:bad"]["pid"]), signal.SIGSTOP)
+        event = interlock.wait_event("worker.backoff", "mcp:bad", place, patience=PATIENCE)
+        assert "hung" in event["reason"]
+        generation = before["mcp:bad"]["generation"] + 1
+        assert interlock.wait_event("worker.ready", "mcp:bad", place)["generation"] == generation
+    assert interlock.worker("mcp:good")["pid"] == before["mcp:good"]["pid"]
