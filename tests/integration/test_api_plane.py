@@ -15,6 +15,7 @@ from peers import Peer, context
 from interlock.bus import messages as m
 from interlock.bus.codec import decode_api_answer
 from interlock.bus.errors import NotFoundError
+from interlock.supervisor import api as api_module
 from interlock.supervisor.api import Api
 
 KEY = "k" * 64
@@ -169,3 +170,19 @@ def test_what_is_under_way_at_the_end_is_answered(tmp_path: Path) -> None:
         assert (reply.id, reply.code) == (4, "stopping")
 
     on_stage(tmp_path, play)
+
+
+def test_clients_that_left_are_not_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        monkeypatch.setattr(api_module, "MAX_CLIENTS", 3)
+        ctx: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        api = Api(ctx, f"ipc://{tmp_path}/api", "key", lambda *_: None, lambda _: None)
+        for number in range(50):
+            api.holds(b"client%d" % number, "mcp:x", 1)
+        assert len(api._holders["mcp:x", 1]) <= 3
+        await api.close()
+        ctx.destroy(0)
+
+    asyncio.run(story())

@@ -96,6 +96,14 @@ def test_untrusted_files_grant_nothing_and_are_listed(place: Place) -> None:
     assert not any("s3cret" in problem.message for problem in loaded.problems)
 
 
+def test_an_untrusted_file_cannot_flood(place: Place) -> None:
+    entries = ", ".join(f'"s{n}": {{"command": "y"}}' for n in range(60))
+    place.shared.write_text(f'{{"mcpServers": {{{entries}}}}}')
+    problems = place.load().problems
+    assert len(problems) == 51
+    assert "10 more entries" in problems[-1].message
+
+
 def test_a_changed_file_asks_again_and_what_was_trusted_runs_on(place: Place) -> None:
     place.own.write_text('[mcp_servers.git]\ncommand = "x"\n')
     place.trust(place.own)

@@ -10,10 +10,10 @@ from typing import Any
 from interlock.bus.endpoints import Home
 from interlock.bus.events import Event
 from interlock.bus.settings import AgentSettings
-from interlock.supervisor.attention import Attention
+from interlock.supervisor.attention import Attention, Row
 from interlock.supervisor.config.model import AgentEntry, Settings
 from interlock.supervisor.events.sequencer import Sequencer
-from interlock.supervisor.fleet import Fleet
+from interlock.supervisor.fleet import TOOLS, Fleet
 from interlock.supervisor.lifecycle import inputs
 
 NAME = "agent:main"
@@ -110,6 +110,20 @@ def test_what_hangs_is_not_stopped_in_order(tmp_path: Path) -> None:
     async def tell(fleet: Fleet, told: Told, events: list[Event]) -> None:
         fleet.feed(NAME, inputs.Hung(now=1.0, generation=1))
         assert seen(fleet) == ("BACKOFF", "")
+
+    story(tmp_path, tell)
+
+
+def test_what_a_process_said_of_itself_goes_with_it(tmp_path: Path) -> None:
+    async def tell(fleet: Fleet, told: Told, events: list[Event]) -> None:
+        attention = fleet._attention
+        for code in ("log_disk_full", "memory_soft", TOOLS):
+            attention.set(Row(name=NAME, code=code, message="m", fix="f"))
+        attention.set(Row(name=NAME, code="wrong_type", message="m", fix="f", file="/f"))
+        fleet.exited(NAME, 1, None, 9)
+        assert {row.code for row in attention.rows()} == {TOOLS, "wrong_type"}
+        fleet.feed(NAME, inputs.Stop(now=1.0))
+        assert {row.code for row in attention.rows()} == {"wrong_type"}
 
     story(tmp_path, tell)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -12,7 +13,9 @@ from interlock.bus.events import AttentionChanged, Event
 MAX_TEXT: Final = 1000
 """Characters of one text; longer ones, which a worker may send, are cut."""
 MAX_ROWS: Final = 100
-"""Rows of one name; more, which a worker may send, are dropped and counted."""
+"""Rows of one name that its process is the source of; more are dropped and counted."""
+STATE: Final = "state"
+"""Subject of the row about a worker's own state."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -27,6 +30,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     subject: str = ""
     """What tells rows of the same name and code apart, such as a tool."""
 
+    @property
+    def from_process(self) -> bool:
+        """Whether a worker's process is its source, not configuration or the supervisor itself."""
+        return not self.file and self.subject != STATE and ":" in self.name
+
 
 Key = tuple[str, str, str]
 
@@ -37,6 +45,7 @@ class Attention:
     def __init__(self, publish: Callable[[Event], object]) -> None:
         self._publish = publish
         self._rows: dict[Key, Row] = {}
+        self._from_process: Counter[str] = Counter()
         self.dropped = 0
 
     def rows(self) -> tuple[Row, ...]:
@@ -47,11 +56,15 @@ class Attention:
         """Add a row, or replace the one with the same name, code and subject."""
         row = _cut(row)
         key = (row.name, row.code, row.subject)
-        if self._rows.get(key) == row:
+        before = self._rows.get(key)
+        if before == row:
             return
-        if key not in self._rows and sum(name == row.name for name, _, _ in self._rows) >= MAX_ROWS:
+        new = before is None or not before.from_process
+        if row.from_process and new and self._from_process[row.name] >= MAX_ROWS:
             self.dropped += 1
             return
+        self._count(before, -1)
+        self._count(row, 1)
         self._rows[key] = row
         self._publish(AttentionChanged(name=row.name, code=row.code, message=row.message))
 
@@ -59,7 +72,14 @@ class Attention:
         """Take a row away, if it is there."""
         gone = self._rows.pop((name, code[:MAX_TEXT], subject[:MAX_TEXT]), None)
         if gone is not None:
+            self._count(gone, -1)
             self._publish(AttentionChanged(name=name, code=gone.code, clear=True))
+
+    def _count(self, row: Row | None, sign: int) -> None:
+        if row is not None and row.from_process:
+            self._from_process[row.name] += sign
+            if not self._from_process[row.name]:
+                del self._from_process[row.name]
 
     def replace(self, rows: Iterable[Row], kept: Callable[[Row], bool]) -> None:
         """Exchange all rows that `kept` refuses for `rows`; what stays the same stays silent."""

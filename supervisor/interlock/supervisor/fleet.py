@@ -8,14 +8,14 @@ import random
 import secrets
 import signal
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
 from interlock.bus.endpoints import Home, endpoint, unlink_endpoint
 from interlock.bus.errors import NotFoundError
 from interlock.bus.messages import Configure, ControlDown, Drain, Stop
 from interlock.bus.settings import AgentSettings, PolicySettings, Timing
-from interlock.supervisor.attention import Attention, Row
+from interlock.supervisor.attention import STATE, Attention, Row
 from interlock.supervisor.boot import (
     Entry,
     boot_record,
@@ -44,6 +44,8 @@ from interlock.supervisor.spawn.launcher import Launcher
 JITTER: Final = 0.2
 LAST_WORDS: Final = 0.05
 """Seconds that a message may still take after the death of its sender."""
+TOOLS: Final = "tool_schema"
+"""Code of rows about tools; they stay until the next process has reported its own."""
 PERMANENT: Final = frozenset({"command_not_found", "no_permission", "too_large"})
 """Codes of failed starts that trying again soon cannot help."""
 
@@ -342,6 +344,7 @@ class Fleet:
         if member.endpoint:
             unlink_endpoint(member.endpoint)
         member.forget_generation()
+        self._forget_rows(member.worker.name, lambda row: row.code != TOOLS)
 
     def _tell_gone(self, member: Member, generation: int, reason: str) -> None:
         """Tell who may be calling that generation, once."""
@@ -364,15 +367,19 @@ class Fleet:
     def _attend(self, member: Member) -> None:
         """Keep the worker's own row under needs attention true: there while it is in trouble."""
         worker = member.worker
-        if worker.name not in self.members:
-            # What is wrong with its configuration may be why it is gone; that stays.
-            self._attention.replace((), lambda row: row.name != worker.name or row.file != "")
-            return
+        if worker.name not in self.members or worker.state is State.STOPPED:
+            self._forget_rows(worker.name, lambda row: True)
         if worker.state not in SETTLED:
             return  # no outcome yet: a row would come and go with every attempt
         trouble = _trouble(member)
         rows = () if trouble is None else (trouble,)
-        self._attention.replace(rows, lambda row: row.name != worker.name or row.subject != "state")
+        self._attention.replace(rows, lambda row: row.name != worker.name or row.subject != STATE)
+
+    def _forget_rows(self, name: str, gone: Callable[[Row], bool]) -> None:
+        """Take away what a process of that worker was the source of, as far as `gone`."""
+        self._attention.replace(
+            (), lambda row: row.name != name or not row.from_process or not gone(row)
+        )
 
 
 def _comes_back(member: Member) -> bool:
@@ -389,11 +396,11 @@ def _trouble(member: Member) -> Row | None:
     by_hand = f"interlock logs {worker.name}"
     if worker.state is State.DEGRADED:
         code = member.degraded_code or "degraded"
-        return Row(name=worker.name, code=code, message=worker.reason, fix=by_hand, subject="state")
+        return Row(name=worker.name, code=code, message=worker.reason, fix=by_hand, subject=STATE)
     failing = worker.state is State.FAILED or (worker.state is State.BACKOFF and worker.attempt > 1)
     if failing and failure is not None:
         fix = failure.fix or f"{by_hand}; interlock restart {worker.name}"
         return Row(
-            name=worker.name, code=failure.code, message=worker.reason, fix=fix, subject="state"
+            name=worker.name, code=failure.code, message=worker.reason, fix=fix, subject=STATE
         )
     return None

@@ -7,9 +7,9 @@ from typing import Final
 
 from interlock.bus import messages as m
 from interlock.bus.errors import MalformedError
-from interlock.supervisor.attention import Attention, Row
+from interlock.supervisor.attention import MAX_TEXT, STATE, Attention, Row
 from interlock.supervisor.events.turns import TurnService
-from interlock.supervisor.fleet import Fleet
+from interlock.supervisor.fleet import TOOLS, Fleet
 from interlock.supervisor.lifecycle import inputs
 from interlock.supervisor.lifecycle.states import UP, State
 from interlock.supervisor.member import Member
@@ -18,6 +18,10 @@ from interlock.supervisor.policy.tickets import TicketOffice
 
 LAST_WORDS: Final = (m.WorkerFailed, m.CallReports)
 """What still counts when its sender is known to be dead."""
+MAX_CODE: Final = 100
+"""Characters of a code that a worker sends."""
+MAX_TOOLS: Final = 50
+"""Tools of one worker that needs attention names one by one."""
 
 
 class Inbox:
@@ -78,20 +82,20 @@ class Inbox:
                     )
                 event = inputs.ReadyReceived(now=now, generation=generation, tools=member.tools)
             case m.StateReport():
-                member.degraded_code = message.code
+                member.degraded_code = message.code[:MAX_CODE]
                 event = inputs.StateReceived(
                     now=now,
                     generation=generation,
                     degraded=message.state == "DEGRADED",
-                    reason=message.reason,
+                    reason=message.reason[:MAX_TEXT],
                 )
             case m.WorkerFailed():
                 event = inputs.FailureReceived(
                     now=now,
                     generation=generation,
-                    code=message.code,
-                    reason=message.reason,
-                    fix=message.fix,
+                    code=message.code[:MAX_CODE],
+                    reason=message.reason[:MAX_TEXT],
+                    fix=message.fix[:MAX_TEXT],
                     permanent=message.permanent,
                 )
             case m.Drained():
@@ -111,6 +115,8 @@ class Inbox:
             case m.Children():
                 member.children = message.children
                 self._fleet.launcher.record_children(name, generation, message.children)
+            case m.Notice(subject=subject) if subject == STATE:
+                return False  # the row about its state is the supervisor's own
             case m.Notice(clear=True):
                 self._attention.clear(name, message.code, message.subject)
             case m.Notice():
@@ -169,12 +175,16 @@ class Inbox:
         rows = [
             Row(
                 name=name,
-                code="tool_schema",
+                code=TOOLS,
                 message=f"The tool {tool.name} "
                 f"{'was mended' if tool.mended else 'is left out'}: {tool.reason}",
                 fix=f"Report it to the makers of {name}; all its other tools work.",
                 subject=tool.name,
             )
-            for tool in message.dropped
+            for tool in message.dropped[:MAX_TOOLS]
         ]
-        self._attention.replace(rows, lambda row: row.name != name or row.code != "tool_schema")
+        if len(message.dropped) > MAX_TOOLS:
+            more = len(message.dropped) - MAX_TOOLS
+            text = f"{more} more tools were mended or left out."
+            rows.append(Row(name=name, code=TOOLS, message=text, fix=f"interlock logs {name}"))
+        self._attention.replace(rows, lambda row: row.name != name or row.code != TOOLS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ from interlock.supervisor.config.workspace import Candidate, candidates
 
 TRUST_FILE = "trust.json"
 """Name of the record of trusted files, in the home."""
+
+MAX_NAMED = 50
+"""Entries of an untrusted file that are told of one by one."""
 
 _BUILT_IN = LayerFile(layer="built-in", file="", digest="", tables={"agents": {"main": {}}})
 
@@ -152,8 +156,9 @@ class _Reading:
 
     def _untrusted(self, layer: LayerFile) -> None:
         """Tell of each entry of a file that nobody has trusted as it is now."""
+        fix = f"interlock trust {shlex.quote(layer.file)}"
         listed = effects(layer.tables, brief=True) or [("", "do nothing")]
-        for name, effect in listed:
+        for name, effect in listed[:MAX_NAMED]:
             worker = name if ":" in name else ""
             self.problems.append(
                 Problem(
@@ -161,9 +166,20 @@ class _Reading:
                     message=f"this file is not trusted as it is now; it would {effect}",
                     severity="warning",
                     code="untrusted",
-                    fix=f"interlock trust {layer.file}",
+                    fix=fix,
                     entry=worker,
                     key=name,
+                )
+            )
+        if len(listed) > MAX_NAMED:
+            more = len(listed) - MAX_NAMED
+            self.problems.append(
+                Problem(
+                    file=layer.file,
+                    message=f"this file is not trusted as it is now; it has {more} more entries",
+                    severity="warning",
+                    code="untrusted",
+                    fix=fix,
                 )
             )
 
