@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +24,8 @@ from interlock.bus.errors import (
     SpawnError,
 )
 from interlock.supervisor.cli.exits import DONE
-from interlock.supervisor.cli.output import clean, document, note, options, write
+from interlock.supervisor.cli.output import clean, document, options, write
+from interlock.supervisor.cli.teller import Teller
 
 if TYPE_CHECKING:
     from interlock.bus.events import Event
@@ -54,25 +56,29 @@ def up(detach: bool, config: Path | None, as_json: bool) -> int:
         raise click.UsageError("--json needs --detach; `interlock attach --json` streams events.")
     from interlock.supervisor.run import run_supervisor
 
-    def ready() -> None:
-        note(f"The supervisor (pid {os.getpid()}) runs on {home.path}; Ctrl-C stops it.")
+    with Teller() as teller:
+        progress = _Progress(teller.say)
 
-    return run_supervisor(
-        home.path, config=config, workspace=Path.cwd(), on_ready=ready, on_event=_Progress().event
-    )
+        def ready() -> None:
+            teller.say(f"The supervisor (pid {os.getpid()}) runs on {home.path}; Ctrl-C stops it.")
+
+        return run_supervisor(
+            home.path, config=config, workspace=Path.cwd(), on_ready=ready, on_event=progress.event
+        )
 
 
 class _Progress:
     """Says in one line each what happens to workers and what needs attention."""
 
-    def __init__(self) -> None:
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
         self._failures: dict[str, str] = {}
 
     def event(self, event: Event) -> None:
-        """Write the line for an event, unless it would repeat the one before."""
+        """Say the line for an event, unless it would repeat the one before."""
         text = self._text(event)
         if text:
-            note(text)
+            self._say(text)
 
     def _text(self, event: Event) -> str:
         from interlock.bus import events
