@@ -73,10 +73,13 @@ class FdSocket:
         "_draining",
         "_fd",
         "_get",
+        "_identified",
         "_looked",
         "_loop",
         "_on_message",
         "_on_writable",
+        "_recv",
+        "_send",
         "_sock",
         "_want_writable",
         "budget",
@@ -95,6 +98,10 @@ class FdSocket:
 
         self._sock = zmq_socket
         self._get: Callable[[int], Any] = zmq_socket.get
+        self._recv: Callable[[int], bytes] = zmq_socket.recv
+        # The method below the one that also knows groups and routing ids.
+        self._send: Callable[..., Any] = super(zmq.Socket, zmq_socket).send
+        self._identified = zmq_socket.type == zmq.ROUTER
         self._on_message = on_message
         self._on_writable = on_writable
         self.budget = budget
@@ -126,7 +133,7 @@ class FdSocket:
         """
         if self.closed:
             return False
-        send = self._sock.send
+        send = self._send
         try:
             for frame in frames[:-1]:
                 send(frame, _NOW_PART)
@@ -164,38 +171,54 @@ class FdSocket:
             self._looked = True
             if not found & (_IN | _OUT if self._want_writable else _IN):
                 return
-        self._again = self._loop.call_soon(self._drain)
+        self._again = self._loop.call_soon(self._drain_rest)
+
+    def _drain_rest(self) -> None:
+        if self._get(_EVENTS) & _IN or self._want_writable:
+            self._drain()
+        else:
+            self._looked = False
+            self._again = None
 
     def _drain(self) -> None:
         self._looked = False
         if self._again is not None:
             self._again.cancel()
             self._again = None
-        get, on_message = self._get, self._on_message
+        get, on_message, left = self._get, self._on_message, self.budget
         more = True
         self._draining = True
         try:
-            for _ in range(self.budget):
-                # Asking is five times cheaper than an exception.
-                if not get(_EVENTS) & _IN:
-                    more = False
-                    break
-                on_message(self._receive())
+            # The descriptor rarely wakes up for nothing, so the first receive does not ask.
+            frames = self._receive()
+            while frames is not None:
+                on_message(frames)
                 if self.closed:
                     return
+                left -= 1
+                if not left:
+                    break
+                # Later on asking is cheaper than the exception of a receive that finds nothing.
+                frames = self._receive() if get(_EVENTS) & _IN else None
+            more = frames is not None
         finally:
             # Also when `on_message` raised: no further edge would come for what is queued.
             self._draining = False
             if more and not self.closed:
-                self._again = self._loop.call_soon(self._drain)
+                self._again = self._loop.call_soon(self._drain_rest)
         if self._want_writable and self._on_writable is not None and get(_EVENTS) & _OUT:
             self._on_writable()
 
-    def _receive(self) -> list[bytes]:
-        sock, get = self._sock, self._get
-        frames = [sock.recv(_NOW)]
+    def _receive(self) -> list[bytes] | None:
+        recv, get = self._recv, self._get
+        try:
+            frames = [recv(_NOW)]
+        except zmq.Again:
+            return None
+        if self._identified:  # an identity is never alone
+            frames.append(recv(_NOW))
         while get(_MORE_COMES):
-            frame = sock.recv(_NOW)
+            frame = recv(_NOW)
             if len(frames) < MAX_FRAMES:
                 frames.append(frame)
         return frames
