@@ -26,6 +26,8 @@ from interlock.bus.routes import Ending, Route, Routes, worth_another
 RESOLVE: Final = 10.0
 """Seconds that the supervisor has to answer `resolve`; longer if the call may take longer."""
 
+_to_json = msgspec.json.Encoder().encode
+
 
 class Caller:
     """Routes and connections of one client; each ends with the generation that it leads to."""
@@ -50,7 +52,7 @@ class Caller:
     ) -> CallResult:
         """Call a capability and return how it ended; see `Client.call`."""
         # Since the last request a `gone` may have come; nobody reads while nobody waits.
-        self._line.deliver()
+        self._line.deliver_all()
         started = time.monotonic()
         kept = self._routes.find(capability, started)
         result = self._attempt(capability, kept, body, timeout, timeout_max, on_progress)
@@ -116,10 +118,12 @@ def check_times(*seconds: float | None) -> None:
 
 def encode_arguments(arguments: Mapping[str, Any] | None) -> bytes:
     """Write arguments as JSON. Raises UsageError for what JSON cannot say."""
-    if arguments is not None and not isinstance(arguments, Mapping):
-        raise UsageError("Arguments are a mapping from names to values.")
+    if type(arguments) is not dict:
+        if arguments is not None and not isinstance(arguments, Mapping):
+            raise UsageError("Arguments are a mapping from names to values.")
+        arguments = dict(arguments or {})
     try:
-        body = msgspec.json.encode(dict(arguments or {}))
+        body = _to_json(arguments)
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise UsageError(f"These arguments cannot be written as JSON: {error}") from None
     if len(body) > MAX_MESSAGE:

@@ -37,6 +37,10 @@ CHECK: Final = 0.25
 """Seconds of silence after which the supervisor's process is looked at."""
 _BUDGET: Final = 256
 """Messages taken from one socket before the caller's own work has a turn."""
+# Plain integers: combining and comparing the enum's members would cost as much as a system call.
+_IN: Final = int(zmq.POLLIN)
+_NOW: Final = int(zmq.DONTWAIT)
+_NOW_PART: Final = int(zmq.DONTWAIT | zmq.SNDMORE)
 
 
 def supervisor_lives(home: Home, info: ConnectionInfo) -> bool:
@@ -241,13 +245,23 @@ class Line:
         raise lost_supervisor(self.home, self.info, self.answered)
 
     def deliver(self, milliseconds: int = 0) -> bool:
-        """Deliver what is here, or what comes first within that time; False if nothing came."""
-        ready = self._poller.poll(milliseconds)
+        """Deliver one message of each socket that has one, or the first to come within that time.
+
+        False if nothing came.
+        """
+        # What `Poller.poll` does, without its handling of unusual timeouts.
+        ready = zmq.zmq_poll(self._poller.sockets, milliseconds)
         for sock, flags in ready:
             handler = self._handlers.get(sock)
-            if flags & zmq.POLLIN and handler is not None:
-                self._drain(sock, handler)
+            if flags & _IN and handler is not None:
+                handler(sock.recv_multipart(_NOW))
         return bool(ready)
+
+    def deliver_all(self) -> None:
+        """Deliver what is here already, within bounds."""
+        for _ in range(_BUDGET):
+            if not self.deliver():
+                return
 
     def renew(self) -> bool:
         """Turn to the supervisor that runs on this home now; False if there is no other one."""
@@ -262,16 +276,6 @@ class Line:
         self.disconnect(self._api)
         self._api = self.connect(zmq.DEALER, info.api, self._on_api, immediate=1)
         return True
-
-    def _drain(self, sock: Socket, handler: Handler) -> None:
-        for _ in range(_BUDGET):
-            try:
-                frames = sock.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            handler(frames)
-            if sock not in self._handlers:
-                return
 
     def _on_api(self, frames: list[bytes]) -> None:
         if len(frames) not in (2, 3):
@@ -296,7 +300,9 @@ class Line:
 def try_send(sock: Socket, frames: list[bytes]) -> bool:
     """Send one message if its peer can take it at once."""
     try:
-        sock.send_multipart(frames, zmq.NOBLOCK)
+        for frame in frames[:-1]:
+            sock.send(frame, _NOW_PART)
+        sock.send(frames[-1], _NOW)
     except zmq.Again:
         return False
     return True
