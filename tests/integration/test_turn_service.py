@@ -469,24 +469,21 @@ def test_calls_are_journaled_announced_and_lost_with_their_worker(tmp_path: Path
         await made.start(T)
         calls = [CallReport(id=str(n), capability="git_log", turn=T) for n in range(2)]
         made.turns.on_call_reports("mcp:git", 1, CallReports(reports=tuple(calls)))
-        done = CallReport(
+        ended = CallReport(
             id="0", capability="git_log", turn=T, outcome="tool_error", duration_ms=2.5
         )
-        made.turns.on_call_reports("mcp:git", 1, CallReports(reports=(done,)))
+        fast = CallReport(id="2", capability="git_log", turn=T, outcome="ok", whole=True)
+        made.turns.on_call_reports("mcp:git", 1, CallReports(reports=(ended, fast)))
         made.turns.worker_gone("mcp:git", 1, "killed")
-        assert made.topics("tool.") == [
-            "tool.started",
-            "tool.started",
-            "tool.completed",
-            "tool.failed",
-        ]
-        started = next(event for event in made.events if isinstance(event, ToolStarted))
-        assert (started.name, started.capability) == ("mcp:git", "mcp:git/git_log")
+        started, done, lost = (f"tool.{what}" for what in ("started", "completed", "failed"))
+        assert made.topics("tool.") == [started, started, done, started, done, lost]
+        begun = next(event for event in made.events if isinstance(event, ToolStarted))
+        assert (begun.name, begun.capability) == ("mcp:git", "mcp:git/git_log")
         failed = next(event for event in made.events if isinstance(event, ToolFailed))
         assert (failed.call, failed.code) == ("1", "worker_died")
         await finish(made)
         found = [(c["outcome"], c["may_have_run"]) for c in (await show(made))["calls"]]
-        assert found == [("tool_error", False), ("worker_died", True)]
+        assert found == [("tool_error", False), ("worker_died", True), ("ok", False)]
 
     run(tmp_path, story)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from interlock.workers.mcp import results
 from interlock.workers.mcp.circuit import Circuit, CircuitState
 from interlock.workers.mcp.frames import (
-    call_params,
+    call_line,
     find_own_id,
     is_object,
     mend_halves,
@@ -99,11 +99,12 @@ def test_mended_text_is_text(raw: bytes) -> None:
 def test_a_request_is_one_line_of_json(arguments: dict[str, object], name: str) -> None:
     body = json.dumps(arguments, indent=2, ensure_ascii=False).encode(errors="replace")
     name = name.encode(errors="replace").decode()
-    params = call_params(name, body, "i1")
-    assert b"\n" not in params and b"\r" not in params
-    document = json.loads(params)
-    assert document["name"] == name
-    assert document["arguments"] == json.loads(body)
+    line = call_line(name, body, "i1")
+    assert line.endswith(b"\n") and b"\n" not in line[:-1] and b"\r" not in line
+    request = json.loads(line)
+    assert request["id"] == request["params"]["_meta"]["progressToken"] == "i1"
+    assert request["params"]["name"] == name
+    assert request["params"]["arguments"] == json.loads(body)
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"1", b'{"a":1},{"b":2}', b'{"a":"\xff"}', b"{"])

@@ -59,13 +59,13 @@ class IncomingCall:
 
     __slots__ = (
         "_connection",
-        "_deadline",
         "_server",
         "_started",
         "answered",
         "arguments",
         "caller",
         "cancelled",
+        "deadline",
         "id",
         "name",
         "on_cancel",
@@ -86,7 +86,8 @@ class IncomingCall:
         self._server = server
         self._connection = connection
         self._started = now
-        self._deadline = now + min(call.left_ms, MAX_LEFT_MS) / 1000
+        self.deadline = now + min(call.left_ms, MAX_LEFT_MS) / 1000
+        """When the caller stops waiting, without renewals; monotonic seconds."""
         self.id = call.id
         """Chosen by the caller; unique among the calls in flight of its connection only."""
         self.name = call.name
@@ -105,7 +106,7 @@ class IncomingCall:
     @property
     def left(self) -> float:
         """Seconds that the caller still waits, without renewals; negative when they are over."""
-        return self._deadline - self._server.time()
+        return self.deadline - self._server.time()
 
     def result(
         self,

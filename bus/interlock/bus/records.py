@@ -77,6 +77,8 @@ class CallReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     duration_ms: float = 0.0
     request_bytes: int = 0
     result_bytes: int = 0
+    whole: bool = False
+    """It ended before its start was reported, so this report stands for both."""
 
 
 class Boot(msgspec.Struct, frozen=True, kw_only=True):

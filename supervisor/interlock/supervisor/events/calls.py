@@ -81,7 +81,7 @@ class CallBook:
 
     def _publish(self, worker: str, call: CallReport) -> None:
         capability = capability_of(worker, call.capability)
-        if not call.outcome:
+        if call.whole or not call.outcome:
             self._sequencer.publish(
                 ToolStarted(
                     name=worker,
@@ -91,7 +91,9 @@ class CallBook:
                     turn=call.turn,
                 )
             )
-        elif call.outcome in RESULTS:
+        if not call.outcome:
+            return
+        if call.outcome in RESULTS:
             self._sequencer.publish(
                 ToolCompleted(
                     name=worker,

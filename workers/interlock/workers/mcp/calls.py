@@ -1,8 +1,8 @@
 """Calls on their way to one server: queue, concurrency, deadlines, progress, cancellation, circuit.
 
 A call is in one of three places: in the queue, at the server (`_running`, by our request id), or
-ended. Every call has one timer from its arrival to its end; progress moves the deadline, and the
-timer looks again when it fires. How a server's answer becomes an outcome:
+ended. One timer stands for all calls, at the earliest deadline it has heard of; progress moves
+deadlines, and the timer looks again when it fires. How a server's answer becomes an outcome:
 
 | answer | outcome | circuit |
 |---|---|---|
@@ -18,6 +18,8 @@ timer looks again when it fires. How a server's answer becomes an outcome:
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -28,12 +30,11 @@ import msgspec
 
 from interlock.bus.channel import IncomingCall
 from interlock.bus.errors import OverloadedError
-from interlock.bus.records import CallReport
 from interlock.workers.kind import Gauges
 from interlock.workers.mcp import results
 from interlock.workers.mcp.circuit import Circuit, CircuitState
 from interlock.workers.mcp.frames import (
-    call_params,
+    call_line,
     is_object,
     json_string,
     mend_text,
@@ -58,10 +59,8 @@ class Connection(Protocol):
         """Return a fresh request id."""
         ...
 
-    def request(
-        self, request_id: str, method: str, params: bytes, on_answer: Callable[[Answer], None]
-    ) -> None:
-        """Send a request. Raises OverloadedError."""
+    def ask(self, request_id: str, line: bytes, on_answer: Callable[[Answer], None]) -> None:
+        """Send a request's whole line. Raises OverloadedError."""
         ...
 
     def notify(self, method: str, params: bytes) -> None:
@@ -70,6 +69,20 @@ class Connection(Protocol):
 
     def forget(self, request_id: str) -> None:
         """Drop the answer to a request."""
+        ...
+
+
+class Reports(Protocol):
+    """Whoever keeps the books about calls."""
+
+    def started(self, request_id: str, call: IncomingCall) -> None:
+        """Note that a call was sent to the server."""
+        ...
+
+    def ended(
+        self, request_id: str, call: IncomingCall, outcome: str, seconds: float, size: int = 0
+    ) -> None:
+        """Note how a call ended, after how long and with how many bytes."""
         ...
 
 
@@ -97,21 +110,22 @@ _PROGRESS = msgspec.json.Decoder(_ProgressParams)
 class _Run:
     """One call between its arrival and its end."""
 
-    __slots__ = ("call", "deadline", "ended", "id", "latest", "sent", "started", "timer", "window")
+    __slots__ = ("call", "deadline", "ended", "id", "latest", "sent", "started", "window")
 
-    def __init__(self, call: IncomingCall, request_id: str, now: float, limit: float) -> None:
+    def __init__(
+        self, call: IncomingCall, request_id: str, now: float, left: float, limit: float
+    ) -> None:
         self.call, self.id, self.started = call, request_id, now
-        self.window = min(call.left, limit)
+        self.window = left if left < limit else limit
         self.deadline, self.latest = now + self.window, now + limit
         self.sent = self.ended = False
-        self.timer: asyncio.TimerHandle | None = None
 
 
 class Calls:
     """Owner of all calls of one server. Everything runs in the event loop; nothing waits.
 
-    `on_circuit()` is called after the circuit opened or closed, `on_report` for the start and the
-    end of each call, `on_problem(text)` when a whole result could not be kept ("" when it could).
+    `on_circuit()` is called after the circuit opened or closed, `on_problem(text)` when a whole
+    result could not be kept ("" when it could). `reports` hears of every start and end.
     """
 
     def __init__(
@@ -122,7 +136,7 @@ class Calls:
         circuit: Circuit,
         masks: Masks,
         *,
-        on_report: Callable[[CallReport], None],
+        reports: Reports,
         on_circuit: Callable[[], None],
         on_problem: Callable[[str], None],
     ) -> None:
@@ -130,11 +144,13 @@ class Calls:
         self.names: frozenset[str] = frozenset()
         self.dropped = 0
         self._server, self._connection, self._masks = server, connection, masks
-        self._on_report, self._on_circuit, self._on_problem = on_report, on_circuit, on_problem
+        self._reports, self._on_circuit, self._on_problem = reports, on_circuit, on_problem
         self._loop = asyncio.get_running_loop()
+        self._time: Final = time.monotonic  # what the loop's clock is, without a call in between
         self._running: dict[str, _Run] = {}
         self._queue: deque[_Run] = deque()
         self._refusal = ""
+        self._timer: asyncio.TimerHandle | None = None
         self._idle: asyncio.Future[None] | None = None
 
     @property
@@ -144,21 +160,22 @@ class Calls:
 
     def submit(self, call: IncomingCall) -> None:
         """Take a call: it starts, waits or is refused, at once."""
-        now = self._loop.time()
+        now = self._time()
+        left = call.deadline - now
         if self._refusal:
             call.fail("unavailable", self._refusal)
         elif call.name not in self.names:
             call.fail("not_found", f"The server {self._server} has no tool {call.name!r} now.")
-        elif call.left <= 0:
+        elif left <= 0:
             call.fail("timeout", "The call arrived after its deadline.")
         elif not is_object(call.arguments):
             call.fail("invalid_arguments", "The arguments are not a JSON object.")
         elif len(self._running) < self.settings.concurrency:
-            self._start(self._accept(call, now), now)
+            self._start(self._accept(call, now, left), now)
         elif self.circuit.state is CircuitState.OPEN and not self.circuit.due(now):
             call.fail("unavailable", self._open_text())
         elif len(self._queue) < self.settings.queue:
-            self._queue.append(self._accept(call, now))
+            self._queue.append(self._accept(call, now, left))
         else:
             waiting = f"{len(self._running)} calls run and {len(self._queue)} wait"
             call.fail("overloaded", f"{waiting} for {self._server}; try again later.")
@@ -176,7 +193,7 @@ class Calls:
         if run is None or run.ended:
             self.dropped += 1
             return
-        run.deadline = min(self._loop.time() + run.window, run.latest)
+        run.deadline = min(self._time() + run.window, run.latest)
         run.call.progress(news.progress, news.total, news.message or "")
 
     def log(self, level: str, text: str) -> None:
@@ -186,9 +203,8 @@ class Calls:
 
     def pump(self) -> None:
         """Start waiting calls while there is room, for example after the settings changed."""
-        now = self._loop.time()
         while self._queue and len(self._running) < self.settings.concurrency:
-            self._start(self._queue.popleft(), now)
+            self._start(self._queue.popleft(), self._time())
         if self._idle is not None and not self._running and not self._queue:
             if not self._idle.done():
                 self._idle.set_result(None)
@@ -210,10 +226,11 @@ class Calls:
             run.call.fail(code, message, may_have_run=run.sent)
         self.pump()
 
-    def _accept(self, call: IncomingCall, now: float) -> _Run:
-        run = _Run(call, self._connection.next_id(), now, self.settings.timeout_max)
-        run.timer = self._loop.call_later(run.window, self._expired, run)
+    def _accept(self, call: IncomingCall, now: float, left: float) -> _Run:
+        run = _Run(call, self._connection.next_id(), now, left, self.settings.timeout_max)
         call.on_cancel = partial(self._cancelled, run)
+        if self._timer is None or run.deadline < self._timer.when():
+            self._look_at(run.deadline)
         return run
 
     def _start(self, run: _Run, now: float) -> None:
@@ -222,9 +239,9 @@ class Calls:
             run.call.fail("unavailable", self._open_text())
             return
         call = run.call
-        params = call_params(call.name, bytes(call.arguments), run.id)
+        line = call_line(call.name, call.arguments, run.id)
         try:
-            self._connection.request(run.id, "tools/call", params, partial(self._answered, run))
+            self._connection.ask(run.id, line, partial(self._answered, run))
         except OverloadedError as error:
             self.circuit.abandoned()
             self._end(run, "overloaded")
@@ -232,7 +249,7 @@ class Calls:
             return
         run.sent = True
         self._running[run.id] = run
-        self._on_report(self._report(run, "", now))
+        self._reports.started(run.id, call)
 
     def _answered(self, run: _Run, answer: Answer) -> None:
         if run.ended:
@@ -266,8 +283,7 @@ class Calls:
 
     def _cut(self, run: _Run, body: bytes) -> None:
         settings = self.settings
-        if run.timer is not None:
-            run.timer.cancel()
+        run.deadline = run.latest = run.window = math.inf
         work = self._loop.run_in_executor(
             None, results.cut, body, settings.max_result, settings.results_folder, run.call.name
         )
@@ -285,8 +301,11 @@ class Calls:
         self._succeeded(run, cut.body, "tool_error" if failed else "ok")
 
     def _succeeded(self, run: _Run, body: bytes, outcome: results.Outcome) -> None:
-        self._end(run, outcome, len(body))
+        # The caller first; who only keeps the books can wait.
+        run.ended = True
+        self._running.pop(run.id, None)
         run.call.result(body, outcome)
+        self._reports.ended(run.id, run.call, outcome, self._time() - run.started, len(body))
         self.pump()
 
     def _failed(self, run: _Run, code: str, message: str, *, blame: bool = True) -> None:
@@ -299,14 +318,20 @@ class Calls:
         run.call.fail(code, message, may_have_run=may_have_run)
         self.pump()
 
-    def _expired(self, run: _Run) -> None:
-        now = self._loop.time()
-        if run.ended:
-            return
-        if run.deadline > now:
-            run.timer = self._loop.call_at(run.deadline, self._expired, run)
-            return
-        self._time_out(run, now)
+    def _look_at(self, moment: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(moment, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        now = self._time()
+        for run in [*self._running.values(), *self._queue]:
+            if run.deadline <= now and not run.ended:
+                self._time_out(run, now)
+        left = [run.deadline for run in (*self._running.values(), *self._queue)]
+        if left and (earliest := min(left)) < math.inf:
+            self._look_at(earliest)
 
     def _time_out(self, run: _Run, now: float) -> None:
         waited = f"{now - run.started:.3g} s"
@@ -321,7 +346,7 @@ class Calls:
         self._failed(run, "timeout", text, blame=blame)
 
     def _cancelled(self, run: _Run) -> None:
-        now = self._loop.time()
+        now = self._time()
         if run.ended:
             return
         if now >= run.deadline - SAME_MOMENT:
@@ -338,25 +363,10 @@ class Calls:
         params = b'{"requestId":"%b","reason":%b}' % (run.id.encode(), json_string(reason))
         self._connection.notify("notifications/cancelled", params)
 
-    def _end(self, run: _Run, outcome: str, size: int = 0) -> None:
+    def _end(self, run: _Run, outcome: str) -> None:
         run.ended = True
-        if run.timer is not None:
-            run.timer.cancel()
         self._running.pop(run.id, None)
-        self._on_report(self._report(run, outcome, self._loop.time(), size))
-
-    def _report(self, run: _Run, outcome: str, now: float, size: int = 0) -> CallReport:
-        call = run.call
-        return CallReport(
-            id=run.id,
-            capability=call.name,
-            caller=call.caller,
-            turn=call.turn,
-            outcome=outcome,
-            duration_ms=round((now - run.started) * 1e3, 3) if outcome else 0.0,
-            request_bytes=len(call.arguments),
-            result_bytes=size,
-        )
+        self._reports.ended(run.id, run.call, outcome, self._time() - run.started)
 
     def _note_success(self) -> None:
         before = self.circuit.state
@@ -366,7 +376,7 @@ class Calls:
 
     def _note_failure(self, why: str) -> None:
         before = self.circuit.state
-        self.circuit.failed(self._loop.time(), why)
+        self.circuit.failed(self._time(), why)
         if self.circuit.state is CircuitState.OPEN and before is not CircuitState.OPEN:
             self._on_circuit()
 

@@ -120,15 +120,17 @@ def json_string(text: str) -> bytes:
     return _STRING.encode(text)
 
 
-def call_params(name: str, arguments: bytes, token: str) -> bytes:
-    """Return the params of `tools/call`; the arguments go in as they came.
+def call_line(name: str, arguments: bytes, request_id: str) -> bytes:
+    """Return a `tools/call` request as one line; the arguments go in as they came.
 
-    >>> call_params("echo", b'{"a":1}', "i7")
-    b'{"name":"echo","arguments":{"a":1},"_meta":{"progressToken":"i7"}}'
+    The request's id is its progress token, too.
+
+    >>> call_line("echo", b'{"a":1}', "i7")[48:-2]
+    b'"params":{"name":"echo","arguments":{"a":1},"_meta":{"progressToken":"i7"}}'
     """
-    body = one_line(arguments) or b"{}"
-    return b'{"name":%b,"arguments":%b,"_meta":{"progressToken":"%b"}}' % (
-        json_string(name),
-        body,
-        token.encode(),
+    own = request_id.encode()
+    return (
+        b'{"jsonrpc":"2.0","id":"%b","method":"tools/call","params":'
+        b'{"name":%b,"arguments":%b,"_meta":{"progressToken":"%b"}}}\n'
+        % (own, json_string(name), one_line(arguments), own)
     )

@@ -92,18 +92,19 @@ class StdioTransport:
     def request(
         self, request_id: str, method: str, params: bytes, on_answer: Callable[[Answer], None]
     ) -> None:
-        """Send a request; `on_answer` is called exactly once unless `forget` comes first.
+        """Send a request as `ask` does; `params` is JSON without line breaks."""
+        line = b'{"jsonrpc":"2.0","id":"%b","method":"%b","params":%b}\n'
+        self.ask(request_id, line % (request_id.encode(), method.encode(), params), on_answer)
 
-        `params` is JSON without line breaks. Raises OverloadedError when the server does not read
-        its input and the buffer is full.
+    def ask(self, request_id: str, line: bytes, on_answer: Callable[[Answer], None]) -> None:
+        """Send a request's whole line; `on_answer` is called once unless `forget` comes first.
+
+        Raises OverloadedError when the server does not read its input and the buffer is full.
         """
         if self._ended:
             self._loop.call_soon(on_answer, Answer(fault="closed"))
             return
-        self.send_line(
-            b'{"jsonrpc":"2.0","id":"%b","method":"%b","params":%b}\n'
-            % (request_id.encode(), method.encode(), params)
-        )
+        self.send_line(line)
         self._pending[request_id] = on_answer
 
     def notify(self, method: str, params: bytes) -> None:

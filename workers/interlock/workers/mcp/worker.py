@@ -81,17 +81,18 @@ class McpKind:
         except WorkerError as error:
             raise self._mute(limit) if error.code == "init_timeout" else error from None
         configure = self._configure  # as it is now: `apply` may have changed it meanwhile
+        reporter = CallReporter(host.send, self._call_gauges, host.report_children)
+        self._reporter = reporter
         self._calls = calls = Calls(
             configure.server,
             session.transport,
             _call_settings(configure),
             Circuit(configure.timing.circuit_open),
             host.masks,
-            on_report=self._reported,
+            reports=reporter,
             on_circuit=self._circuit_changed,
             on_problem=self._kept,
         )
-        self._reporter = CallReporter(host.send, lambda: calls.gauges)
         self._publish()
         host.serve(calls.submit)
         host.background(self._follow_list(), "tool list")
@@ -208,11 +209,8 @@ class McpKind:
         reason = await self._session.post_mortem()
         self._host.fail(reason.code, reason.reason, fix=reason.fix)
 
-    def _reported(self, report: Any) -> None:
-        assert self._reporter is not None
-        self._reporter.add(report)
-        if report.outcome:
-            self._host.report_children()
+    def _call_gauges(self) -> Gauges:
+        return Gauges() if self._calls is None else self._calls.gauges
 
     def _circuit_changed(self) -> None:
         assert self._calls is not None
