@@ -53,6 +53,7 @@ class Sequencer:
         self._kept_bytes = kept_bytes
         self._bytes = 0
         self._topics: set[bytes] = set()
+        self._wanted: tuple[bytes, ...] = ()
         self._listeners: list[Listener] = []
 
     def publish(self, event: E) -> E:
@@ -61,9 +62,8 @@ class Sequencer:
         stamped = msgspec.structs.replace(event, epoch=self.epoch, seq=self.seq, time=self._clock())
         self._keep(stamped)
         if self._send is not None:
-            for encoding in ENCODINGS:
-                if self.wants(encoding):
-                    self._send([encoding, _ENCODE[encoding](stamped)])
+            for encoding in self._wanted:
+                self._send([encoding, _ENCODE[encoding](stamped)])
         for listener in tuple(self._listeners):
             listener(stamped)
         return stamped
@@ -89,10 +89,15 @@ class Sequencer:
             self._topics.add(topic)
         elif flag == b"\x00":
             self._topics.discard(topic)
+        self._wanted = tuple(
+            encoding
+            for encoding in ENCODINGS
+            if any(encoding.startswith(wanted) for wanted in self._topics)
+        )
 
     def wants(self, encoding: bytes) -> bool:
         """Whether anybody subscribes to that encoding now."""
-        return any(encoding.startswith(topic) for topic in self._topics)
+        return encoding in self._wanted
 
     def replay(self, epoch: str, seq: int) -> list[Event]:
         """All events after `seq`, in order.
@@ -125,10 +130,10 @@ class Sequencer:
 def _text(event: Event) -> int:
     """Characters of the texts in an event."""
     size = 0
-    for name in event.__struct_fields__:
-        value = getattr(event, name)
-        if isinstance(value, str):
+    for value in msgspec.structs.astuple(event):
+        kind = type(value)
+        if kind is str:
             size += len(value)
-        elif isinstance(value, tuple):
+        elif kind is tuple:
             size += sum(map(len, value))
     return size
