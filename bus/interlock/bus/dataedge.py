@@ -23,6 +23,7 @@ from interlock.bus.messages import (
     Failure,
     Log,
     Open,
+    Opened,
     Progress,
     Result,
 )
@@ -282,21 +283,26 @@ class DataEdge:
         except MalformedError:
             self.dropped += 1
             return
-        if isinstance(message, Log):
+        body = frames[1] if len(frames) == 2 else b""
+        if isinstance(message, Result):
+            call = self._calls.get(message.id)
+            if call is None:
+                self.late += 1
+            else:
+                self._finish(call, message, body)
+        elif isinstance(message, Log):
             if self._on_log is not None:
                 self._on_log(message)
-        elif isinstance(message, Result | Chunk | Progress | Failure):
-            self._answer(message, frames[1] if len(frames) == 2 else b"")
+        elif not isinstance(message, Opened):
+            self._answer(message, body)
 
-    def _answer(self, message: Result | Chunk | Progress | Failure, body: bytes) -> None:
+    def _answer(self, message: Chunk | Progress | Failure, body: bytes) -> None:
         call = self._calls.get(message.id)
         if call is None:
             if message.id == 0 and isinstance(message, Failure):
                 self.refused = message.message
             else:
                 self.late += 1
-        elif isinstance(message, Result):
-            self._finish(call, message, body)
         elif isinstance(message, Failure):
             code = message.code if message.code in OUTCOMES else "unavailable"
             self._end(call, code, message.message, message.may_have_run)

@@ -181,8 +181,8 @@ class DataServer:
         clock: Callable[[], float] = time.time,
     ) -> None:
         loop = asyncio.get_running_loop()
-        self.time: Callable[[], float] = loop.time
-        """Monotonic seconds."""
+        self.time: Callable[[], float] = time.monotonic
+        """Seconds of the loop's clock."""
         self.dropped = 0
         self._worker = worker
         self._generation = generation
@@ -253,21 +253,20 @@ class DataServer:
             if not 2 <= len(frames) <= 3:
                 raise MalformedError("A data message has one or two frames.")
             message = decode_data_up(frames[1])
-            if not isinstance(message, Open) and not 0 < message.id < 1 << 63:
+            if isinstance(message, Open):
+                self._open(frames[0], encoding_of(frames[1]), message)
+                return
+            if not 0 < message.id < 1 << 63:
                 raise MalformedError("Call ids are positive and below 2^63.")
         except MalformedError:
             self.dropped += 1
             return
-        identity = frames[0]
         if isinstance(message, Call):
-            body = frames[2] if len(frames) == 3 else None
-            self._call(identity, encoding_of(frames[1]), message, body)
-        elif isinstance(message, Open):
-            self._open(identity, encoding_of(frames[1]), message)
+            self._call(frames, message)
         elif isinstance(message, Cancel):
-            self._cancel(identity, message.id)
+            self._cancel(frames[0], message.id)
         else:
-            self._outbox.grant(identity, message.id, message.n)
+            self._outbox.grant(frames[0], message.id, message.n)
 
     def _open(self, identity: bytes, encoding: Encoding, message: Open) -> None:
         connection = self._connections.get(identity)
@@ -293,41 +292,40 @@ class DataServer:
         self._sweep_later()
         return connection
 
-    def _call(self, identity: bytes, encoding: Encoding, call: Call, body: bytes | None) -> None:
+    def _call(self, frames: list[bytes], call: Call) -> None:
         if call.left_ms <= 0:
             self.dropped += 1
             return
+        identity = frames[0]
         connection = self._connections.get(identity)
         now = self.time()
         try:
             if connection is None:
                 raise TicketError("wrong_caller")
-            encoding = connection.encoding
-            arguments = self._check(connection, call, body)
-            ticket = self._admission.admit(connection.holder, call, arguments, now)
-        except MalformedError as error:
-            self._refuse(identity, encoding, call.id, "invalid_arguments", error.message)
-            return
+            self._check(connection, call, len(frames))
+            ticket = self._admission.admit(connection.holder, call, frames[2], now)
         except InterlockError as error:
-            self._refuse(identity, encoding, call.id, error.code, error.message)
+            encoding = connection.encoding if connection else encoding_of(frames[1])
+            malformed = isinstance(error, MalformedError)
+            code = "invalid_arguments" if malformed else error.code
+            self._refuse(identity, encoding, call.id, code, error.message)
             return
-        incoming = IncomingCall(self, connection, call, arguments, ticket.claims.turn, now)
+        incoming = IncomingCall(self, connection, call, frames[2], ticket.claims.turn, now)
         connection.calls[call.id] = incoming
         self._handler(incoming)
 
-    def _check(self, connection: _Connection, call: Call, body: bytes | None) -> bytes:
+    def _check(self, connection: _Connection, call: Call, frames: int) -> None:
         if call.generation != self._generation:
             raise InterlockError(
                 f"This is generation {self._generation} of {self._worker}, not {call.generation}.",
                 code="unavailable",
             )
-        if body is None:
+        if frames < 3:
             raise MalformedError("The call has no arguments frame.")
-        if call.id in connection.calls or (connection.identity, call.id) in self._outbox:
+        if call.id in connection.calls or self._outbox.sends(connection.identity, call.id):
             raise MalformedError(f"Call id {call.id} is still in use.")
         if len(connection.calls) >= MAX_IN_FLIGHT:
             raise OverloadedError(f"Too many calls to {self._worker} at once; try again later.")
-        return body
 
     def _cancel(self, identity: bytes, call_id: int) -> None:
         connection = self._connections.get(identity)

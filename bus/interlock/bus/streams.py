@@ -78,9 +78,9 @@ class Outbox:
         self._loop = asyncio.get_running_loop()
         self._pump_handle: asyncio.Handle | None = None
 
-    def __contains__(self, key: tuple[bytes, int]) -> bool:
-        """Whether that call's result, by identity and call id, is still on its way."""
-        return key in self._streams
+    def sends(self, identity: bytes, call_id: int) -> bool:
+        """Whether that call's result is still on its way."""
+        return bool(self._streams) and (identity, call_id) in self._streams
 
     @property
     def identities(self) -> set[bytes]:
