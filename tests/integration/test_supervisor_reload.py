@@ -73,17 +73,21 @@ def test_a_broken_file_keeps_what_runs_and_says_where(tmp_path: Path) -> None:
         assert interlock.worker("mcp:x")["pid"] == before["pid"]
 
 
-def test_a_bad_entry_stops_that_worker_alone_and_is_named(tmp_path: Path) -> None:
+def test_a_bad_entry_keeps_what_runs_and_is_named(tmp_path: Path) -> None:
     config = timing() + rogue_toml("x")
     with Supervised(tmp_path, config + rogue_toml("y")) as interlock:
         before = interlock.wait_state("mcp:x", "READY")
-        interlock.wait_state("mcp:y", "READY")
-        place = interlock.mark()
-        change(interlock, config, rogue_toml("y", concurrency="many"))
-        interlock.wait_event("worker.stopped", "mcp:y", place)
+        running = interlock.wait_state("mcp:y", "READY")
+        change(interlock, config, rogue_toml("y", "noise", concurrency="many"))
         problem = next(row for row in interlock.attention() if row["name"] == "mcp:y")
         assert problem["line"] > 0 and "concurrency" in problem["message"]
+        assert "as it was before" in problem["message"]
         assert interlock.worker("mcp:x")["pid"] == before["pid"]
+        assert interlock.worker("mcp:y")["pid"] == running["pid"]
+        place = interlock.mark()
+        change(interlock, config, rogue_toml("y", "noise"))
+        assert interlock.wait_event("worker.ready", "mcp:y", place)["generation"] == 2
+        assert interlock.attention() == []
 
 
 def test_a_worker_that_was_stopped_by_hand_stays_stopped(tmp_path: Path) -> None:

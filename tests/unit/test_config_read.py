@@ -96,6 +96,53 @@ def test_untrusted_files_grant_nothing_and_are_listed(place: Place) -> None:
     assert not any("s3cret" in problem.message for problem in loaded.problems)
 
 
+def test_an_entry_that_gets_a_mistake_goes_on_as_it_was(place: Place) -> None:
+    place.user.write_text(
+        '[mcp_servers.a]\ncommand = "x"\n[mcp_servers.b]\ncommand = "y"\n[agents.w]\n'
+    )
+    first = place.load()
+    place.user.write_text(
+        '[mcp_servers.a]\ncommand = 3\n[mcp_servers.c]\nurl = "gopher:"\n[agents.w]\ndeny = 1\n'
+    )
+    second = place.load(previous=first)
+    third = place.load(previous=second)
+    assert third.settings == second.settings
+    assert list(second.settings.workers()) == ["agent:main", "agent:w", "mcp:a"]
+    assert second.settings.mcp_servers["a"] == first.settings.mcp_servers["a"]
+    told = {problem.entry: problem.message for problem in second.problems}
+    assert all("as it was before" in told[name] for name in ("mcp:a", "agent:w"))
+    assert "before" not in told["mcp:c"]
+    assert list(place.load().settings.workers()) == ["agent:main"]
+
+
+def test_what_lost_its_trust_does_not_go_on_through_a_mistake_elsewhere(place: Place) -> None:
+    place.own.write_text('[mcp_servers.a]\ncommand = "x"\n')
+    place.user.write_text("[mcp_servers.a]\nqueue = 7\n")
+    place.trust(place.own)
+    first = place.load()
+    assert "a" in first.settings.mcp_servers
+    write_trust(place.home / TRUST_FILE, {})
+    place.user.write_text('[mcp_servers.a]\nqueue = "seven"\n')
+    assert place.load(previous=first).settings.mcp_servers == {}
+
+
+@pytest.mark.parametrize(
+    ("entry", "where"),
+    [
+        ('command = "x"', "work"),
+        ('command = "/bin/x"', "work"),
+        ('command = "x"\ncwd = "."', "config/interlock"),
+        ('command = "./x"', "config/interlock"),
+    ],
+)
+def test_a_server_of_the_users_own_file_runs_where_up_was_called(
+    place: Place, entry: str, where: str
+) -> None:
+    place.user.write_text(f"[mcp_servers.a]\n{entry}\n")
+    folder = place.load().settings.mcp_servers["a"].folder
+    assert folder == str(place.workspace.parent / where)
+
+
 def test_an_untrusted_file_cannot_flood(place: Place) -> None:
     entries = ", ".join(f'"s{n}": {{"command": "y"}}' for n in range(60))
     place.shared.write_text(f'{{"mcpServers": {{{entries}}}}}')

@@ -46,7 +46,10 @@ class AgentEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is in force; entries with an error are absent, disabled ones present."""
+    """Everything that is in force; disabled entries are present.
+
+    An entry with an error is absent, or the one that was in force before.
+    """
 
     supervisor: SupervisorSettings = SupervisorSettings()
     policy: PolicySettings = PolicySettings()
@@ -67,7 +70,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """Something in a file that a person should know about.
 
     `message` is one plain sentence without the place; `line` and `column` count from 1, 0 =
-    unknown. `entry` is the worker that does not run because of it, empty if none. Codes:
+    unknown. `entry` is the worker whose entry has it, empty if none; after an error it
+    does not run, or as its entry was before. Codes:
     unreadable, encoding, syntax, too_large, wrong_type, wrong_value, missing_key, unknown_key,
     unknown_agent, duplicate_key, comments, shadowed, not_configured, untrusted, trust_file.
     """

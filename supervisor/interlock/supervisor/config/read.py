@@ -9,6 +9,7 @@ from typing import Any
 
 from interlock.bus.errors import ConfigError
 from interlock.supervisor.config import dotmcp
+from interlock.supervisor.config.keep import keep_entries
 from interlock.supervisor.config.lines import json_lines, toml_lines
 from interlock.supervisor.config.merge import merge
 from interlock.supervisor.config.model import LayerFile, Loaded, Problem
@@ -46,8 +47,9 @@ def load(
     `workspace` is the folder to look from, upwards, for a workspace's files; None = no workspace.
     `explicit` is the file of `--config`. `previous` is the reading that is in force now: a file
     that has become unreadable, or that changed without being trusted again, keeps its earlier
-    content. `trust_all` is for checking: everything counts as trusted. Never raises for what files
-    contain; raises ConfigError if `explicit` itself cannot be read and has no earlier content.
+    content, and so does a single entry that has a mistake now. `trust_all` is for checking:
+    everything counts as trusted. Never raises for what files contain; raises ConfigError if
+    `explicit` itself cannot be read and has no earlier content.
     """
     found = candidates(workspace, explicit, environ)
     reading = _Reading(home, previous, trust_all)
@@ -57,7 +59,10 @@ def load(
         if layer is not None:
             layers.append(layer)
     folder = str(workspace or home)
-    settings, problems = validate(merge(layers), folder)
+    merged = merge(layers)
+    settings, problems = validate(merged, folder)
+    if previous is not None:
+        settings, problems = keep_entries(previous, merged, layers, settings, problems)
     return Loaded(
         settings=settings,
         problems=tuple(reading.problems + problems),

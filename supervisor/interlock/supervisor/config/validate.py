@@ -44,7 +44,8 @@ _SIZES: Final = (
 def validate(merged: Merged, folder: str) -> tuple[Settings, list[Problem]]:
     """Return the settings that can be used and every problem found on the way.
 
-    `folder` is the base of relative paths for entries that no file has.
+    `folder` is the base of relative paths for entries that no file has, and where servers of the
+    user's own file run.
     """
     return _Validation(merged, folder).run()
 
@@ -252,6 +253,12 @@ class _Validation:
             message = f"default_agent names {name}, and there is no such agent"
             self.report("unknown_agent", ("supervisor", "default_agent"), message)
 
+    def _beside_its_file(self, path: Path) -> bool:
+        entry = self.merged.sections[path[0]][path[1]]
+        command = entry.get("command", "")
+        relative = "/" in command and not command.startswith(("/", "~", "$"))
+        return bool(entry.get("cwd")) or relative
+
     def _origin(self, path: Path) -> Origin:
         layer, line = self.merged.place(path)
         if layer is None:
@@ -259,9 +266,15 @@ class _Validation:
         return Origin(layer=layer.layer, file=layer.file, line=line)
 
     def _folder_of(self, path: Path) -> str:
-        """Return the folder of the file that says where, or else what, the server is."""
+        """Return the folder of the file that says where, or else what, the server is.
+
+        The user's own file belongs to no project: what it has runs where `up` was called, unless it
+        says where, or its command is a file beside it.
+        """
         for key in ("cwd", "command", "url"):
             layer: LayerFile | None = self.merged.places.get((*path, key))
             if layer is not None:
+                if layer.layer == "user" and not self._beside_its_file(path):
+                    return self.folder
                 return layer.file.rpartition("/")[0] or "/"
         return self.folder
