@@ -42,10 +42,14 @@ class SdkSession:
         self._closing = asyncio.Event()
         self._ready: asyncio.Future[InitializeResult] = asyncio.get_running_loop().create_future()
 
-    def feed(self, line: bytes) -> None:
-        """Give the session a frame that is not ours; dropped and counted if it is no use."""
+    def feed(self, line: bytes) -> bool:
+        """Give the session a frame that is not ours.
+
+        It asks nothing after `initialize`, so from then on every such frame is dropped and counted,
+        as is one that it cannot take; False for these.
+        """
         try:
-            if self._inbox is None:
+            if self._inbox is None or self._ready.done():
                 raise anyio.ClosedResourceError
             message = jsonrpc_message_adapter.validate_json(line, by_name=False)
             self._inbox.send_nowait(SessionMessage(message))
@@ -57,6 +61,8 @@ class SdkSession:
             anyio.ClosedResourceError,
         ):
             self.dropped += 1
+            return False
+        return True
 
     def end_input(self) -> None:
         """Tell the session that the server says nothing more."""

@@ -30,6 +30,11 @@ class LineSplitter:
         self._head = b""
         self._tail = b""
 
+    @property
+    def discarding(self) -> bool:
+        """Whether the line under way is over the limit already."""
+        return self._size > self.limit
+
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return the lines that `chunk` completes, in order."""
         *complete, rest = chunk.split(b"\n")

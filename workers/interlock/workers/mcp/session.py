@@ -209,8 +209,8 @@ class McpSession:
         except OverloadedError:
             self.transport.dropped += 1
 
-    def _foreign(self, line: bytes) -> None:
-        self._sdk.feed(mend_text(line))
+    def _foreign(self, line: bytes) -> bool:
+        return self._sdk.feed(mend_text(line))
 
     def _closed(self, reason: str) -> None:
         self._sdk.end_input()

@@ -3,7 +3,8 @@
 Two users share it. Requests made here carry string ids (`i1`, `i2`, ...) and never meet the SDK's
 models; answers with other ids go to `on_foreign`. Nothing that arrives can raise: what is no frame,
 answers nothing or comes twice is dropped and counted. Work per turn of the event loop is bounded,
-so a server that floods cannot keep the worker from answering pings.
+so a server that floods cannot keep the worker from answering pings; and as long as it answers
+nothing that was asked, whatever else it says gets a small part of a core only.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ MAX_OUTGOING: Final = 64 << 20
 READ_SIZE: Final = 256 << 10
 LINES_PER_TURN: Final = 256
 USELESS_BYTES: Final = 4 << 20
-"""After so many bytes in a row without one useful frame the reader pauses after every read."""
+"""After so many bytes in a row without one answer the reader pauses after every read."""
 PAUSE: Final = 0.004
-"""Seconds of that pause, so that a flood takes a small part of a core only."""
+"""Seconds of that pause at least."""
+REST: Final = 9
+"""That pause as a multiple of the time that the read took, so a flood gets a tenth of a core."""
 PIPE_SIZE: Final = 1 << 20
 """Wished capacity of the server's output pipe; fewer wake-ups for large results."""
 
@@ -53,7 +56,7 @@ class StdioTransport:
         stdout: int,
         *,
         on_message: Callable[[Frame], None],
-        on_foreign: Callable[[bytes], None],
+        on_foreign: Callable[[bytes], bool],
         on_closed: Callable[[str], None],
         max_line: int = MAX_LINE,
         max_outgoing: int = MAX_OUTGOING,
@@ -68,7 +71,7 @@ class StdioTransport:
         self._outgoing: deque[memoryview] = deque()
         self._waiting_bytes = 0
         self._lines: deque[bytes] = deque()
-        self._useless = 0
+        self._useless, self._spent = 0, 0.0
         self._reading = True
         self._resume: asyncio.Handle | None = None
         self._ended = False
@@ -197,18 +200,24 @@ class StdioTransport:
             self._end("the server closed its output")
             return
         self._lines.extend(self._splitter.feed(bytes(self._views[0][:count])))
+        if self._splitter.discarding:
+            self._useless += count
         self._work()
 
     def _work(self) -> None:
+        began = self._loop.time()
         for _ in range(min(LINES_PER_TURN, len(self._lines))):
             line = self._lines.popleft()
             self._useless = 0 if self._line(line) else self._useless + len(line) + 1
             if self._ended:
                 return
+        self._spent += self._loop.time() - began
         if self._lines:
             self._pause(0.0, self._work)
-        elif self._useless > USELESS_BYTES:
-            self._pause(PAUSE, self._read_again)
+            return
+        spent, self._spent = self._spent, 0.0
+        if self._useless > USELESS_BYTES:
+            self._pause(max(PAUSE, REST * spent), self._read_again)
         elif not self._reading:
             self._read_again()
 
@@ -223,6 +232,7 @@ class StdioTransport:
         self._loop.add_reader(self._out, self._readable)
 
     def _line(self, line: bytes) -> bool:
+        """Deal with one line; True if it answers a request."""
         if isinstance(line, LongLine):
             return self._long_line(line)
         frame = read_frame(line)
@@ -233,10 +243,9 @@ class StdioTransport:
             return False
         if frame.method is not None:
             self._on_message(frame)
-            return True
+            return False
         if not isinstance(frame.id, str):
-            self._on_foreign(line)
-            return True
+            return self._on_foreign(line)
         on_answer = self._pending.pop(frame.id, None)
         if on_answer is None:
             self.dropped += 1
