@@ -84,6 +84,8 @@ class FaultRig:
         self._base = timing(**times) + DIRECT_AGENT + rogue_toml("healthy")
         environ = {"PYTHONPATH": str(BUSY_FOLDER)}
         self.interlock = Supervised(folder, self._base, environ=environ)
+        self.begun = 0
+        """Where the events of the block under way begin."""
         self._threads = ThreadPoolExecutor(16)
 
     def __enter__(self) -> Self:
@@ -108,10 +110,14 @@ class FaultRig:
     def faulty(self, *tables: str) -> Iterator[Supervised]:
         """Run these servers for the block; afterwards nothing of them may be left."""
         interlock = self.interlock
-        place, turns, self._traffic.slowest = interlock.mark(), self._traffic.turns, 0.0
+        turns, self._traffic.slowest, self.begun = self._traffic.turns, 0.0, interlock.mark()
         before = self._condition()
         self._configure(*tables)
-        yield interlock
+        try:
+            yield interlock
+        except BaseException:
+            self._configure()  # the next test has a chance
+            raise
         until(lambda: self._traffic.turns > turns + 3, what="turns of the healthy part")
         self._configure()
         until(lambda: len(interlock.client.status()["workers"]) == len(HEALTHY), SLOWEST_END, "end")
@@ -119,12 +125,16 @@ class FaultRig:
         assert self._traffic.slowest < LONGEST_TURN, self._traffic.slowest
         troubles = [
             event
-            for event in interlock.events[place:]
+            for event in interlock.events[self.begun :]
             if event.get("name") in HEALTHY and event["topic"].startswith("worker.")
         ]
         assert not troubles, troubles
         self._as_before(before)
         assert "Traceback" not in interlock.log() + interlock.errors.read_text()
+
+    def event(self, topic: str, name: str, **fields: Any) -> dict[str, Any]:
+        """Wait for an event of the block under way."""
+        return self.interlock.wait_event(topic, name, self.begun, **fields)
 
     def start(self, work: Callable[[Client], T]) -> Future[T]:
         """Do something with a client of its own in a thread of its own."""

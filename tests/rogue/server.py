@@ -14,6 +14,8 @@ Modes of the start and of the whole server:
   noise              prints lines that are no JSON before every answer
   flood_stdout[=MB]  prints rubbish on stdout without end (or that many MB) after tools/list
   flood_stderr[=MB]  the same on stderr
+  flood_line         prints one line without end on stdout after tools/list
+  flood_answers      answers requests that nobody made, without end, after tools/list
   flood_notify=N     sends N log notifications after tools/list
   ignore_end         ignores SIGTERM and the end of stdin
   grandchild         starts a child in the same process group that sleeps
@@ -104,8 +106,7 @@ def text(request, words, **more):
     result(request, {"content": [{"type": "text", "text": words}], **more})
 
 
-def flood(stream, megabytes):
-    line = b"rubbish " * 127 + b"\n"
+def flood(stream, megabytes, line=b"rubbish " * 127 + b"\n"):
     sent = 0
     while not megabytes or sent < float(megabytes) * 1e6:
         try:
@@ -152,6 +153,11 @@ def after_list():
     for mode, stream in (("flood_stdout", 1), ("flood_stderr", 2)):
         if mode in MODES:
             threading.Thread(target=flood, args=(stream, MODES.pop(mode)), daemon=True).start()
+    answers = b'{"jsonrpc":"2.0","id":7,"result":{}}\n{"jsonrpc":"2.0","id":"i9","result":{}}\n'
+    for mode, line in (("flood_line", b"rubbish " * 128), ("flood_answers", answers)):
+        if mode in MODES:
+            MODES.pop(mode)
+            threading.Thread(target=flood, args=(1, "", line), daemon=True).start()
     for n in range(int(MODES.pop("flood_notify", "") or 0)):
         notify("notifications/message", {"level": "info", "data": f"flood {n}"})
     if "not_reading" in MODES:
