@@ -165,17 +165,17 @@ class FaultRig:
         return descriptors, below, set(self.interlock.home.run.rglob("*"))
 
     def _as_before(self, before: tuple[Mapping[str, int], set[int], set[Path]]) -> None:
+        seen = [before]
+
         def same() -> bool:
-            nonlocal now
-            now = self._condition()
+            seen[:] = [now] = [self._condition()]
             fewer = all(now[0][name] <= count for name, count in before[0].items())
             return fewer and now[1:] == before[1:]
 
-        now = before
         try:
             until(same, 5.0)
         except AssertionError:
-            assert now == before, (before, now)
+            raise AssertionError(f"not as before: {before}, {seen}") from None
 
 
 def descriptors_of(pid: int) -> int:
