@@ -90,8 +90,9 @@ class WorkerHost:
         self._loop.add_signal_handler(signal.SIGTERM, self._ending.set)
         os.set_blocking(self._lifeline, False)
         self._loop.add_reader(self._lifeline, self._lifeline_event)
-        self.log.line("INFO", f"Worker {self.boot.name} generation {self.boot.generation} started.")
+        # The hello comes first: what is said before it, such as that the log is full, is not heard.
         self.send(Hello(token=self.boot.token, pid=os.getpid()))
+        self.log.line("INFO", f"Worker {self.boot.name} generation {self.boot.generation} started.")
         await self._ending.wait()
         await self._end()
         return self._exit_code

@@ -1,0 +1,85 @@
+"""A disk that is full for everything, for a while or from the start."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+from breaking import GOOD, Busy, ready, run, tree_of
+from supervised import Supervised, rogue_toml, timing
+
+OURS = {"journal_full", "log_disk_full", "processes_disk_full"}
+
+
+def limit_files(interlock: Supervised, size: int) -> None:
+    """Let no file of any process grow beyond `size`; what they start later inherits that."""
+    for pid in tree_of(interlock):
+        hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)[1]
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))
+
+
+def test_a_disk_that_fills_up_and_has_room_again(tmp_path: Path) -> None:
+    """Full for logs, journal, results and records: said with a fix, no turn lost, then recovered."""
+    config = timing() + GOOD + rogue_toml("cut", max_result="4KiB")
+    with Supervised(tmp_path, config, clean=False) as interlock:
+        ready(interlock, "agent:main", "mcp:good", "mcp:cut")
+        turns = [list(interlock.client.turn('mcp:good/echo {"n": 0}'))]
+        limit_files(interlock, 0)
+        place = interlock.mark()
+
+        assert interlock.client.control("restart", "mcp:cut")["state"] == "READY"
+        turns += [list(interlock.client.turn(f'mcp:good/echo {{"n": {n}}}')) for n in range(9)]
+        assert {items[-1]["type"] for items in turns} == {"turn.completed"}
+        cut = interlock.client.call("mcp:cut/big", {"bytes": 50_000})
+        assert cut.outcome == "ok" and "could not be kept" in cut.content[-1]["text"]
+        for code in OURS:
+            interlock.wait_event("attention.changed", "supervisor", place, code=code)
+        interlock.wait_event("attention.changed", "mcp:cut", place, code="log_disk_full")
+        rows = interlock.attention()
+        assert {row["code"] for row in rows if row["name"] == "supervisor"} >= OURS
+        assert all(row["fix"] and row["message"] for row in rows)
+        for items in turns:
+            assert list(interlock.client.watch(items[0]["turn"])) == items
+        assert len(interlock.client.turns()["turns"]) == len(turns)
+
+        limit_files(interlock, resource.RLIM_INFINITY)
+        assert interlock.client.control("restart", "mcp:cut")["state"] == "READY"
+        for code in OURS:
+            interlock.wait_event("attention.changed", "supervisor", place, code=code, clear=True)
+        assert interlock.attention() == []
+        whole = interlock.client.call("mcp:cut/big", {"bytes": 50_000}).content[-1]["text"]
+        assert len(Path(whole).read_bytes()) == 50_000
+        assert interlock.stop() == 0
+        interlock.client.close()
+
+        interlock.clean = True
+        interlock.start()
+        for items in turns:
+            assert list(interlock.client.watch(items[0]["turn"])) == items
+
+
+def test_a_worker_whose_log_cannot_be_made_works_all_the_same(tmp_path: Path) -> None:
+    """A log that cannot even be opened costs the log, not the worker."""
+    with Supervised(tmp_path, timing() + GOOD + rogue_toml("x")) as interlock:
+        ready(interlock, "agent:main", "mcp:good", "mcp:x")
+        log = next(interlock.home.logs.glob("*x.log"))
+        log.unlink()
+        log.mkdir()
+        place = interlock.mark()
+        with Busy(interlock):
+            assert interlock.client.control("restart", "mcp:x")["state"] == "READY"
+            interlock.wait_event("attention.changed", "mcp:x", place, code="log_disk_full")
+        assert interlock.client.call("mcp:x/echo").outcome == "ok"
+        assert all(row["fix"] for row in interlock.attention("mcp:x"))
+        log.rmdir()
+
+
+def test_a_start_on_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
+    """Full for the connection file: refused in one sentence that says what to do, nothing left."""
+    home = tmp_path / "home"
+    for arguments in (["up"], ["up", "--detach"]):
+        code, _, err = run(home, *arguments, prefix=["prlimit", "--fsize=0"])
+        assert code == 1 and len(err.strip().splitlines()) == 1, err
+        assert str(home) in err
+    assert not list(home.glob("*connection*"))
+    assert [path for path in (home / "run").rglob("*") if not path.is_dir()] == []
