@@ -19,7 +19,7 @@ def limit_files(interlock: Supervised, size: int) -> None:
 
 
 def test_a_disk_that_fills_up_and_has_room_again(tmp_path: Path) -> None:
-    """Full for logs, journal, results and records: said with a fix, no turn lost, then recovered."""
+    """Full for logs, journal, results, records: said with a fix, no turn lost, then recovered."""
     config = timing() + GOOD + rogue_toml("cut", max_result="4KiB")
     with Supervised(tmp_path, config, clean=False) as interlock:
         ready(interlock, "agent:main", "mcp:good", "mcp:cut")

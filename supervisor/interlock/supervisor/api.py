@@ -54,6 +54,8 @@ class Api:
         sock = open_socket(ctx, zmq.ROUTER)
         sock.bind(address)
         self.dropped = 0
+        self.on_new_client: Callable[[], None] = lambda: None
+        """Called when somebody asks for the first time."""
         self._key = key.encode()
         self._on_trouble = on_trouble
         self._on_client_gone = on_client_gone
@@ -197,6 +199,8 @@ class Api:
             self._socket.send([identity, encoding, reply])
 
     def _remember(self, identity: bytes, encoding: bytes) -> None:
+        if identity not in self._encodings:
+            self.on_new_client()
         self._encodings[identity] = encoding
         self._encodings.move_to_end(identity)
         if len(self._encodings) > MAX_CLIENTS:

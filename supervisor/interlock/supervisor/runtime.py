@@ -30,6 +30,7 @@ from interlock.supervisor.catalog.schemas import Schemas
 from interlock.supervisor.config.model import Loaded
 from interlock.supervisor.config.watch import changes
 from interlock.supervisor.control import ControlPlane
+from interlock.supervisor.doors import Doors
 from interlock.supervisor.events.journal import Journal
 from interlock.supervisor.events.sequencer import Sequencer
 from interlock.supervisor.events.turnapi import TurnApi
@@ -113,6 +114,8 @@ class Supervisor:
         self._configuration = Configuration(
             loader, loaded, self.fleet, self.attention, self.sequencer, links
         )
+        self._doors = Doors((home.run / "api", home.run / "events"), self._doors_trouble)
+        self._api.on_new_client = self._doors.look
         self._sampler = Sampler()
         self._background = Background(self._trouble)
         status = Status(
@@ -160,6 +163,7 @@ class Supervisor:
                 "limits", lambda: watch_limits(self.fleet, self._sampler, self.attention)
             )
             self._background.keep("configuration", self._watch_files)
+            self._background.keep("doors", self._doors.watch)
             self._background.keep(
                 "home", lambda: watch_home(self.fleet, self._lock, self._home_lost)
             )
@@ -306,6 +310,10 @@ class Supervisor:
     def _log_trouble(self, reason: str) -> None:
         fix = "Free some space; lines are lost until then, everything else goes on."
         self._own_row("log_disk_full", reason, fix, clear=not reason)
+
+    def _doors_trouble(self, reason: str) -> None:
+        fix = "Close clients or allow more open files (`ulimit -n`) before the next `interlock up`."
+        self._own_row("open_files", reason, fix, clear=not reason)
 
     def _records_trouble(self, reason: str) -> None:
         fix = (
