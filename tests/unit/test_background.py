@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from interlock.supervisor import background
 from interlock.supervisor.background import Background
-from interlock.supervisor.log import RotatingFile, make_log
+from interlock.supervisor.log import Log, RotatingFile
 
 
 def test_work_that_fails_is_reported_and_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,7 +47,7 @@ def test_work_that_fails_is_reported_and_begins_again(monkeypatch: pytest.Monkey
 def test_the_log_rotates_and_keeps_one_older_file(tmp_path: Path) -> None:
     path = tmp_path / "supervisor.log"
     file = RotatingFile(path, lambda reason: pytest.fail(reason), max_bytes=1000)
-    log = make_log(file)
+    log = Log(file)
     for number in range(50):
         log.info("worker.ready", n=number)
     file.close()
@@ -53,7 +56,7 @@ def test_the_log_rotates_and_keeps_one_older_file(tmp_path: Path) -> None:
         "supervisor.log.1",
     ]
     assert path.stat().st_size <= 1000
-    assert '"n": 49' in path.read_text() and '"event": "worker.ready"' in path.read_text()
+    assert '"n":49' in path.read_text() and '"event":"worker.ready"' in path.read_text()
 
 
 def test_a_full_disk_is_said_once_and_again_when_it_is_over(
@@ -66,11 +69,30 @@ def test_a_full_disk_is_said_once_and_again_when_it_is_over(
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
     try:
         for _ in range(10):
-            file.msg("x" * 40)
+            file.write_line("x" * 40)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert len(said) == 1 and os.strerror(27) in said[0]
     assert file.lost >= 6
-    file.msg("again")
+    file.write_line("again")
     assert said[1:] == [""]
     file.close()
+
+
+def test_an_error_is_logged_with_where_it_happened(tmp_path: Path) -> None:
+    file = RotatingFile(tmp_path / "supervisor.log", lambda reason: pytest.fail(reason))
+    try:
+        raise LookupError("nothing here")
+    except LookupError as error:
+        Log(file).error("internal", error, what=object)
+    file.close()
+    line = json.loads((tmp_path / "supervisor.log").read_text())
+    assert (line["level"], line["event"], line["what"]) == ("error", "internal", repr(object))
+    assert "LookupError: nothing here" in line["exception"]
+
+
+def test_the_supervisor_loads_no_more_than_it_uses() -> None:
+    program = "import interlock.supervisor.runtime, sys; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    heavy = {"structlog", "rich", "pygments", "mcp", "click", "yaml", "keyring"}
+    assert heavy.isdisjoint(run.stdout.decode().split())

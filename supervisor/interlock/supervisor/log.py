@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+import traceback
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import structlog
+import msgspec
 
 MAX_BYTES: Final = 5 << 20
 RETRY_AFTER: Final = 1.0
@@ -29,7 +31,7 @@ class RotatingFile:
         self._path, self._on_trouble, self._max = path, on_trouble, max_bytes
         self._fd, self._size, self._retry_at = -1, 0, 0.0
 
-    def msg(self, line: str) -> None:
+    def write_line(self, line: str) -> None:
         """Write one line."""
         if self._retry_at and time.monotonic() < self._retry_at:
             self.lost += 1
@@ -54,8 +56,6 @@ class RotatingFile:
             self._retry_at = 0.0
             self._on_trouble("")
 
-    debug = info = warning = error = critical = msg
-
     def close(self) -> None:
         """Close the file; the next line opens it again."""
         if self._fd >= 0:
@@ -63,15 +63,23 @@ class RotatingFile:
             self._fd = -1
 
 
-def make_log(file: RotatingFile) -> Any:
-    """Make the structured log that writes to `file`; its event names are tags of messages."""
-    return structlog.wrap_logger(
-        file,
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(default=repr),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(20),
-    )
+class Log:
+    """Writes events with their fields to `file`; the names of most are tags of messages."""
+
+    def __init__(self, file: RotatingFile) -> None:
+        self._file = file
+
+    def info(self, event: str, **fields: object) -> None:
+        """Write that something happened."""
+        self._write("info", event, fields)
+
+    def error(self, event: str, error: BaseException | None = None, **fields: object) -> None:
+        """Write that something went wrong, with where."""
+        if error is not None:
+            fields["exception"] = "".join(traceback.format_exception(error))
+        self._write("error", event, fields)
+
+    def _write(self, level: str, event: str, fields: dict[str, object]) -> None:
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = {"timestamp": now, "level": level, "event": event, **fields}
+        self._file.write_line(msgspec.json.encode(line, enc_hook=repr).decode())

@@ -42,7 +42,7 @@ from interlock.supervisor.inbox import Inbox
 from interlock.supervisor.lifecycle import inputs
 from interlock.supervisor.lifecycle.states import State, Worker
 from interlock.supervisor.links import Links
-from interlock.supervisor.log import RotatingFile, make_log
+from interlock.supervisor.log import Log, RotatingFile
 from interlock.supervisor.pings import PingClock
 from interlock.supervisor.policy.tickets import TicketOffice
 from interlock.supervisor.reload import Configuration, Loader
@@ -85,7 +85,7 @@ class Supervisor:
         self._make_events()
         settings, timing = loaded.settings, loaded.settings.supervisor.timing
         self._log_file = RotatingFile(home.logs / "supervisor.log", self._log_trouble)
-        self._log = make_log(self._log_file)
+        self._log = Log(self._log_file)
         self.sequencer.listen(self._log_event)
         self.fleet = Fleet(home, settings, self.sequencer, self.attention)
         self._api = Api(
@@ -333,13 +333,11 @@ class Supervisor:
             self._log.info(tag, **fields)
 
     def _trouble(self, error: BaseException, what: str) -> None:
-        self._log.error("internal", what=what, exc_info=error)
+        self._log.error("internal", error, what=what)
 
     def _loop_trouble(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """The last boundary: what a callback raised is logged, and the loop goes on."""
-        self._log.error(
-            "internal", what=context.get("message", ""), exc_info=context.get("exception")
-        )
+        self._log.error("internal", context.get("exception"), what=context.get("message", ""))
 
 
 def _is_stopped(worker: Worker) -> bool:
