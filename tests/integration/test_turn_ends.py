@@ -9,8 +9,8 @@ from pathlib import Path
 
 from turn_rig import Rig, rig
 
-from interlock.bus.events import TextDelta, TurnCancelled
-from interlock.bus.messages import CallReports
+from interlock.bus.events import TextDelta, TurnCancelled, TurnCompleted
+from interlock.bus.messages import CallReports, Revoke
 from interlock.bus.records import CallReport
 from interlock.supervisor.events.ports import WorkerView
 
@@ -46,6 +46,30 @@ def test_a_turn_that_a_stopping_agent_gives_up_failed_and_was_not_cancelled(tmp_
         assert (last["type"], last["code"]) == ("turn.failed", "agent_stopped")
         assert "stopped by hand" in last["message"] and "send the turn again" in last["message"]
         assert made.topics()[-1] == "turn.failed"
+
+    run(tmp_path, story)
+
+
+def test_the_death_of_its_agent_ends_a_turn_and_no_other_generation_gets_it(
+    tmp_path: Path,
+) -> None:
+    async def story(made: Rig) -> None:
+        made.agent()
+        made.server()
+        await made.start(T)
+        await made.watch(T)
+        made.items(T, TextDelta(text="half"))
+        made.turns.worker_gone("agent:main", 1, "killed by signal 9")
+        made.agent("BACKOFF", 1)
+        made.agent("READY", 2)
+        made.items(T, TurnCompleted(text="from beyond"))
+        made.items(T, TurnCompleted(text="from the next"), generation=2)
+        await made.until(made.ended)
+        assert [item["type"] for item in made.stream()] == ["text.delta", "turn.failed"]
+        assert made.stream()[1]["code"] == "agent_died"
+        assert "signal 9" in made.stream()[1]["message"]
+        assert len(made.dispatches()) == 1
+        assert len(made.runtime.messages("mcp:git", Revoke)) == 1
 
     run(tmp_path, story)
 

@@ -214,30 +214,6 @@ def test_an_agent_that_cannot_take_it_fails_the_turn(
     run(tmp_path, story)
 
 
-def test_the_death_of_its_agent_ends_a_turn_and_no_other_generation_gets_it(
-    tmp_path: Path,
-) -> None:
-    async def story(made: Rig) -> None:
-        made.agent()
-        made.server()
-        await made.start(T)
-        await made.watch(T)
-        made.items(T, TextDelta(text="half"))
-        made.turns.worker_gone("agent:main", 1, "killed by signal 9")
-        made.agent("BACKOFF", 1)
-        made.agent("READY", 2)
-        made.items(T, TurnCompleted(text="from beyond"))
-        made.items(T, TurnCompleted(text="from the next"), generation=2)
-        await made.until(made.ended)
-        assert [item["type"] for item in made.stream()] == ["text.delta", "turn.failed"]
-        assert made.stream()[1]["code"] == "agent_died"
-        assert "signal 9" in made.stream()[1]["message"]
-        assert len(made.dispatches()) == 1
-        assert len(made.runtime.messages("mcp:git", Revoke)) == 1
-
-    run(tmp_path, story)
-
-
 def test_a_full_queue_to_the_agent_fails_the_turn(tmp_path: Path) -> None:
     async def story(made: Rig) -> None:
         made.agent()
