@@ -12,7 +12,7 @@ import pytest
 import zmq
 from data_rig import Rig, run, ticket
 
-from interlock.bus import dataedge, streams
+from interlock.bus import dataedge, dataserver, streams
 from interlock.bus.channel import DataEdge
 from interlock.bus.codec import decode_data_down, encode
 from interlock.bus.messages import (
@@ -163,6 +163,29 @@ def test_a_result_nobody_takes_is_given_up(tmp_path: Path, monkeypatch: pytest.M
         rig.server._sweep()
         assert rig.server.dropped == 1
         assert not rig.server._outbox.identities
+        raw.close()
+
+    run(tmp_path, test)
+
+
+def test_who_takes_no_results_gets_no_further_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dataserver, "MAX_HELD", CHUNK * 30)
+
+    async def test(rig: Rig) -> None:
+        edge, raw = rig.edge(), rig.raw()
+        raw.send(encode(Open(ticket=ticket())))
+        for n in (1, 2):
+            call = Call(id=n, ticket="t1", name="large", left_ms=9000, generation=3)
+            raw.send(encode(call), b"{}")
+            (await rig.next_parked()).result(b"x" * (CHUNK * 20))
+        raw.send(encode(Call(id=3, ticket="t1", name="echo", left_ms=9000, generation=3)), b"{}")
+        answer: object = None
+        while not isinstance(answer, Failure):
+            answer = decode_data_down((await raw.receive())[0])
+        assert (answer.id, answer.code) == (3, "overloaded")
+        assert (await edge.call("echo", b"{}", 5)).outcome == "ok"
         raw.close()
 
     run(tmp_path, test)

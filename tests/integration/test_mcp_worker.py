@@ -13,6 +13,7 @@ import pytest
 from worker_rig import content, read, rogue, running, text
 
 from interlock.bus import messages as m
+from interlock.bus import procfs
 from interlock.bus.settings import Limits, McpServerSettings
 
 
@@ -401,6 +402,26 @@ def test_a_worker_without_a_lifeline_does_not_start() -> None:
         )
         _, words = await process.communicate()
         assert process.returncode == 1 and b"The lifeline ended" in words
+
+    run(scenario())
+
+
+def test_a_call_that_waited_when_the_server_ended_has_not_run() -> None:
+    async def scenario() -> None:
+        async with running(rogue(concurrency=1), term=1.0) as rig:
+            first = rig.start_call("sleep", {"seconds": 20})
+            await rig.report("sleep", "")
+            waiting = [rig.start_call("echo") for _ in range(3)]
+            rig.send(m.Ping(n=1))
+            for n in range(2, 1000):
+                if (await rig.expect(m.Pong, lambda pong, n=n: pong.n == n - 1)).queue == 3:
+                    break
+                rig.send(m.Ping(n=n))
+            [server] = rig.note_tree()
+            procfs.kill(server)
+            assert (await first).may_have_run
+            ends = [await call for call in waiting]
+            assert {(end.outcome, end.may_have_run) for end in ends} == {("worker_died", False)}
 
     run(scenario())
 

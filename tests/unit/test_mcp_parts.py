@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +22,7 @@ from interlock.workers.mcp.frames import (
     read_frame,
 )
 from interlock.workers.mcp.lines import KEPT_OF_LONG, LineSplitter, LongLine
-from interlock.workers.mcp.tools import MAX_TOOLS, read_page, read_tools
+from interlock.workers.mcp.tools import MAX_DOCUMENTS, MAX_ROWS, MAX_TOOLS, read_page, read_tools
 
 
 @given(st.lists(st.binary(max_size=8)), st.lists(st.integers(0, 20), max_size=8))
@@ -276,3 +277,17 @@ def test_halves_of_characters_are_mended_and_nothing_else(text: str) -> None:
 )
 def test_halves_are_told_from_pairs_and_from_plain_text(line: bytes, mended: bytes) -> None:
     assert mend_halves(line) == mended
+
+
+def test_descriptions_that_are_too_large_together_cost_the_last_tools_only() -> None:
+    wide = [
+        json.dumps({"name": f"t{n}", "description": "\u4e2d" * 190}).encode() for n in range(2000)
+    ]
+    found = read_tools(wide)
+    rows = sum(len(msgspec.msgpack.encode(row)) for row in found.rows)
+    assert 500 < len(found.rows) < 2000 and rows <= MAX_ROWS
+    first = found.dropped[0]
+    assert first.name == f"t{len(found.rows)} and further tools" and not first.mended
+    deep = {"name": "x", "description": "y" * (500 << 10), "inputSchema": {"type": "object"}}
+    large = [json.dumps(deep | {"name": f"t{n}"}).encode() for n in range(100)]
+    assert sum(map(len, read_tools(large).documents.values())) <= MAX_DOCUMENTS

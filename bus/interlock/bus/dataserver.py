@@ -33,6 +33,8 @@ MAX_CONNECTIONS: Final = 1024
 """Connections with a valid ticket at the same time."""
 MAX_IN_FLIGHT: Final = 1024
 """Calls in flight of one connection."""
+MAX_HELD: Final = 4 * MAX_MESSAGE
+"""Bytes of results that wait for one connection before it may call nothing further."""
 MAX_LEFT_MS: Final = 24 * 3600 * 1000
 """Remaining time beyond this counts as this."""
 SWEEP: Final = 5.0
@@ -326,6 +328,8 @@ class DataServer:
             raise MalformedError(f"Call id {call.id} is still in use.")
         if len(connection.calls) >= MAX_IN_FLIGHT:
             raise OverloadedError(f"Too many calls to {self._worker} at once; try again later.")
+        if self._outbox.held(connection.identity) > MAX_HELD:
+            raise OverloadedError("Too many large results wait to be taken; take them first.")
 
     def _cancel(self, identity: bytes, call_id: int) -> None:
         connection = self._connections.get(identity)

@@ -45,6 +45,11 @@ class ResultStream:
         self._n = 0
 
     @property
+    def size(self) -> int:
+        """Bytes of the whole body."""
+        return len(self._body)
+
+    @property
     def last(self) -> bool:
         """Whether the next part ends the result; that part needs no credit."""
         return len(self._body) - self._offset <= CHUNK
@@ -81,6 +86,10 @@ class Outbox:
     def sends(self, identity: bytes, call_id: int) -> bool:
         """Whether that call's result is still on its way."""
         return bool(self._streams) and (identity, call_id) in self._streams
+
+    def held(self, identity: bytes) -> int:
+        """Bytes of results that are kept for a peer until it takes them."""
+        return sum(s.size for (peer, _), s in self._streams.items() if peer == identity)
 
     @property
     def identities(self) -> set[bytes]:

@@ -55,6 +55,11 @@ ERROR_TEXT: Final = 64 << 10
 class Connection(Protocol):
     """What calls need of the transport."""
 
+    @property
+    def closed(self) -> bool:
+        """Whether the server is gone."""
+        ...
+
     def next_id(self) -> str:
         """Return a fresh request id."""
         ...
@@ -234,6 +239,10 @@ class Calls:
         return run
 
     def _start(self, run: _Run, now: float) -> None:
+        if self._connection.closed:
+            self._end(run, "worker_died")
+            run.call.fail("worker_died", f"The server {self._server} ended before the call.")
+            return
         if not self.circuit.admit(now):
             self._end(run, "unavailable")
             run.call.fail("unavailable", self._open_text())

@@ -166,6 +166,7 @@ class McpSession:
         found: list[bytes] = []
         cursors: set[str] = set()
         cursor: str | None = None
+        size = 0
         for _ in range(tools.MAX_PAGES):
             params = b"{}" if cursor is None else b'{"cursor":%b}' % json_string(cursor)
             answer = await self.ask("tools/list", params)
@@ -180,6 +181,10 @@ class McpSession:
                 text = f"the server's tool list cannot be read ({answer.fault or error})"
                 text = self._log.masks.clip(text, 400)
                 raise WorkerError("tool_list", text, fix="Update the server.") from error
+            size += len(answer.result)
+            if size > tools.MAX_PAGED:
+                text = f"the server's tool list is larger than {tools.MAX_PAGED >> 20} MiB"
+                raise WorkerError("tool_list", text, fix="Update the server.")
             found.extend(bytes(tool) for tool in page.tools)
             cursor = page.next_cursor
             if not cursor or cursor in cursors or len(found) > tools.MAX_TOOLS:

@@ -19,6 +19,12 @@ MAX_TOOLS: Final = 2000
 MAX_PAGES: Final = 200
 MAX_TOOL: Final = 512 << 10
 """Bytes of one tool's document."""
+MAX_PAGED: Final = 64 << 20
+"""Bytes of all pages of a list."""
+MAX_DOCUMENTS: Final = 32 << 20
+"""Bytes of all documents; they are reported in one frame."""
+MAX_ROWS: Final = 768 << 10
+"""Bytes of all reports; they are reported in one header."""
 MAX_DEPTH: Final = 64
 MAX_NAME: Final = 256
 MAX_NAMED_DROPS: Final = 100
@@ -78,6 +84,7 @@ def read_tools(raw_tools: Iterable[bytes], disabled: Iterable[str] = ()) -> Tool
     rows: dict[str, CapabilityReport] = {}
     documents: dict[str, bytes] = {}
     problems: list[DroppedTool] = []
+    room, header_room = MAX_DOCUMENTS, MAX_ROWS
     for position, raw in enumerate(raw_tools, 1):
         label = f"tool {position}"
         if len(rows) >= MAX_TOOLS:
@@ -95,6 +102,12 @@ def read_tools(raw_tools: Iterable[bytes], disabled: Iterable[str] = ()) -> Tool
         except _UnusableError as error:
             problems.append(DroppedTool(name=label, reason=str(error)))
             continue
+        room -= len(document)
+        header_room -= len(msgspec.msgpack.encode(row))
+        if room < 0 or header_room < 0:
+            reason = "the descriptions of the server's tools are too large together"
+            problems.insert(0, DroppedTool(name=f"{label} and further tools", reason=reason))
+            break
         if mended:
             problems.append(DroppedTool(name=label, reason=mended, mended=True))
         if label not in hidden:
