@@ -426,6 +426,21 @@ def test_a_call_that_waited_when_the_server_ended_has_not_run() -> None:
     run(scenario())
 
 
+def test_the_last_answers_leave_before_the_worker() -> None:
+    async def scenario() -> None:
+        async with running(rogue(), term=1.0) as rig:
+            large = rig.start_call("big", {"bytes": 7_000_000})
+            small = [rig.start_call("echo") for _ in range(5)]
+            await rig.report("big", "ok")
+            rig.send(m.Drain(seconds=10))
+            await rig.expect(m.Drained)
+            rig.send(m.Stop())
+            assert [(await call).outcome for call in (large, *small)] == ["ok"] * 6
+            assert await rig.exit_code() == 0
+
+    run(scenario())
+
+
 def test_sigterm_ends_a_worker_in_order() -> None:
     async def scenario() -> None:
         async with running(rogue()) as rig:

@@ -219,10 +219,14 @@ class DataServer:
         self._admission.revoke(revoke, holders, self.time(), self._clock())
         self._sweep_later()
 
+    async def flushed(self) -> None:
+        """Return when every result that was answered has left; the caller sets a deadline."""
+        await self._outbox.flushed()
+
     def close(self, linger: float = 0.0) -> None:
         """Unbind and drop everything; twice is harmless.
 
-        Answers that are queued have `linger` seconds to leave; the context's `term` waits for it.
+        Queued answers have `linger` seconds to leave, for which the context's `term` waits.
         """
         if self._sweeper is not None:
             self._sweeper.cancel()

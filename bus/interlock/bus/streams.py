@@ -82,6 +82,8 @@ class Outbox:
         self._ready: deque[ResultStream] = deque()
         self._loop = asyncio.get_running_loop()
         self._pump_handle: asyncio.Handle | None = None
+        self._empty = asyncio.Event()
+        self._empty.set()
 
     def sends(self, identity: bytes, call_id: int) -> bool:
         """Whether that call's result is still on its way."""
@@ -99,6 +101,7 @@ class Outbox:
     def add(self, stream: ResultStream) -> None:
         """Begin to send a result, in later turns of the loop."""
         self._streams[stream.identity, stream.result.id] = stream
+        self._empty.clear()
         self._queue(stream)
 
     def grant(self, identity: bytes, call_id: int, n: int) -> None:
@@ -112,18 +115,23 @@ class Outbox:
 
     def cancel(self, identity: bytes, call_id: int) -> None:
         """Send nothing more of that result."""
-        self._streams.pop((identity, call_id), None)
+        self._drop((identity, call_id))
 
     def drop_stalled(self, now: float) -> None:
         """Give up results whose caller grants nothing any more."""
         for key, stream in list(self._streams.items()):
             if now - stream.seen > STALL:
-                del self._streams[key]
+                self._drop(key)
                 self._lost(stream)
+
+    async def flushed(self) -> None:
+        """Return when no result is on its way any more; the caller sets a deadline."""
+        await self._empty.wait()
 
     def close(self) -> None:
         """Drop everything."""
         self._streams.clear()
+        self._empty.set()
         self._ready.clear()
         if self._pump_handle is not None:
             self._pump_handle.cancel()
@@ -137,6 +145,11 @@ class Outbox:
         if self._pump_handle is None:
             self._pump_handle = self._loop.call_soon(self._pump)
 
+    def _drop(self, key: tuple[bytes, int]) -> None:
+        self._streams.pop(key, None)
+        if not self._streams:
+            self._empty.set()
+
     def _pump(self) -> None:
         self._pump_handle = None
         stream = self._ready.popleft()
@@ -145,10 +158,10 @@ class Outbox:
         if self._streams.get(key) is stream:
             ended = stream.last
             if not self._send(stream.next_part()):
-                del self._streams[key]
+                self._drop(key)
                 self._lost(stream)
             elif ended:
-                del self._streams[key]
+                self._drop(key)
             elif stream.credit > 0 or stream.last:
                 self._queue(stream)
         if self._ready and self._pump_handle is None:

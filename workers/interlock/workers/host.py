@@ -61,6 +61,8 @@ STOP_TIME: Final = 7.0
 SWEEP_TIME: Final = 1.0
 LINGER: Final = 0.5
 """Seconds that the last messages may take to leave."""
+FAREWELL: Final = 0.2
+"""Seconds that callers have to read their last answers."""
 
 
 class WorkerHost:
@@ -210,6 +212,8 @@ class WorkerHost:
             try:
                 async with asyncio.timeout(seconds):
                     await self._kind.drain(seconds)
+                    if self._data is not None:
+                        await self._data.flushed()
             except TimeoutError:
                 return
         self.send(Drained())
@@ -231,6 +235,9 @@ class WorkerHost:
             self.log.warning("Some processes could not be ended.")
         self._children.close()
         if self._data is not None:
+            if self._data.edges:
+                # What a caller has received and not read yet is lost when the connection ends.
+                await asyncio.sleep(FAREWELL)
             self._data.close(LINGER)
         self._control.close(LINGER)
         self._ctx.term()
