@@ -535,7 +535,7 @@ def test_tools_are_listed_as_catalog_and_as_offer(tmp_path: Path) -> None:
             "source": "mcp:off",
             "count": 2,
             "by": "state",
-            "reason": "exit code 1",
+            "reason": "failed, exit code 1",
         }
         assert (await refusal(tools(made, agent="nobody"))).code == "not_found"
 

@@ -63,7 +63,11 @@ def test_a_row_has_its_names_and_its_times() -> None:
     plain, slow = made.rows()
     assert (plain.name, plain.local, plain.source) == ("mcp:git/a.b", "a.b", "mcp:git")
     assert plain.wire.startswith("mcp__git__a_b__")
-    assert (plain.summary, plain.connected, plain.reason) == ("Does it.", False, "exit code 1")
+    assert (plain.summary, plain.connected, plain.reason) == (
+        "Does it.",
+        False,
+        "restarting, exit code 1",
+    )
     assert (plain.timeout, plain.timeout_max) == (5, 50)
     assert (slow.timeout, slow.timeout_max) == (100, 100)
 
@@ -149,7 +153,7 @@ def test_an_offer_has_what_is_usable_and_counts_the_rest() -> None:
         ("mcp:git", 1, "disabled", "disabled in the server's entry (disabled_tools)"),
         ("mcp:git", 1, "policy", "blocked by policy"),
         ("mcp:mute", 0, "state", "starting"),
-        ("mcp:off", 2, "state", "exit code 3"),
+        ("mcp:off", 2, "state", "restarting, exit code 3"),
     ]
 
 
@@ -247,3 +251,36 @@ def test_a_document_under_a_false_digest_is_not_taken() -> None:
 def test_documents_that_are_no_object_are_malformed(raw: bytes) -> None:
     with pytest.raises(MalformedError):
         Schemas().report("mcp:a", [], raw)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "said"),
+    [
+        ("STARTING", "", "is not usable now: starting. Try again in a moment"),
+        ("INITIALIZING", "exited with code 3", "starting, exited with code 3. Try again"),
+        ("BACKOFF", "killed by SIGKILL", "restarting, killed by SIGKILL. Try again in a moment"),
+        (
+            "FAILED",
+            "command not found: x",
+            "failed, command not found: x. See `interlock logs mcp:",
+        ),
+        ("STOPPED", "stopped by hand", "stopped by hand. Start it with `interlock start mcp:git`."),
+        ("DEGRADED", "sign-in expired", "sign-in expired. See `interlock status mcp:git`."),
+    ],
+)
+def test_a_refusal_says_how_the_source_is_and_what_to_do(
+    state: str, reason: str, said: str
+) -> None:
+    made = catalog(git=["log"])
+    made.set_state("mcp:git", state, reason)
+    found = resolve("mcp:git/log", made.rows(), made.sources(), PolicySettings())
+    assert isinstance(found, Refusal)
+    assert said in found.message
+
+
+def test_a_disabled_source_says_so() -> None:
+    made = Catalog()
+    made.configure("mcp:git", McpServerSettings(enabled=False))
+    found = resolve("mcp:git/log", made.rows(), made.sources(), PolicySettings())
+    assert isinstance(found, Refusal) and "disabled in the configuration" in found.message
+    assert "enabled = false" in found.message

@@ -41,6 +41,7 @@ from interlock.supervisor.lifecycle.step import step
 from interlock.supervisor.member import SETTLED, Member, Predicate
 from interlock.supervisor.spawn.launcher import Launcher
 
+DISABLED: Final = "disabled in the configuration"
 JITTER: Final = 0.2
 LAST_WORDS: Final = 0.05
 """Seconds that a message may still take after the death of its sender."""
@@ -102,6 +103,7 @@ class Fleet:
         member = self.members.get(name)
         if member is None:
             worker = Worker(name, kind_of(entry), since=time.monotonic())
+            worker.reason = "" if entry.settings.enabled else DISABLED
             worker.generation = self._last_generations.pop(name, 0)
             member = Member(worker, entry)
             self.members[name] = member

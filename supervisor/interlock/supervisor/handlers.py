@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from interlock.bus import messages as m
-from interlock.bus.errors import UsageError
+from interlock.bus.errors import NotFoundError, UsageError
 from interlock.supervisor.api import Handler
 from interlock.supervisor.events.sequencer import Sequencer
 from interlock.supervisor.fleet import Fleet
@@ -90,17 +90,23 @@ class Handlers:
                 self._fleet.feed(worker.name, inputs.Stop(now=now, reason="stopped by hand"))
                 await self._fleet.reached(member, _is_stopped, down)
             case "start":
-                self._check_enabled(member)
+                self._check_wanted(member)
                 self._fleet.feed(worker.name, inputs.Start(now=now))
                 await self._fleet.reached(member, settled_since(worker), down + up)
             case "restart":
-                self._check_enabled(member)
+                self._check_wanted(member)
                 restart = inputs.Restart(now=now, reason="restarted by hand")
                 self._fleet.feed(worker.name, restart)
                 await self._fleet.reached(member, settled_since(worker), down + up)
         return msgspec.json.encode(self._status.row(member))
 
-    def _check_enabled(self, member: Member) -> None:
+    def _check_wanted(self, member: Member) -> None:
+        """Refuse to start what the configuration does not want to run."""
+        if member.worker.name not in self._fleet.settings.workers():
+            raise NotFoundError(
+                f"{member.worker.name} was removed from the configuration and is about to end; "
+                "add its entry again."
+            )
         if not member.entry.settings.enabled:
             raise UsageError(
                 f"{member.worker.name} is disabled in the configuration; "

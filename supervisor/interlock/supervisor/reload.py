@@ -18,7 +18,7 @@ from interlock.supervisor.boot import configure_body
 from interlock.supervisor.config.diff import Diff, diff
 from interlock.supervisor.config.model import Loaded, Problem, Settings
 from interlock.supervisor.events.sequencer import Sequencer
-from interlock.supervisor.fleet import Fleet
+from interlock.supervisor.fleet import DISABLED, Fleet
 from interlock.supervisor.lifecycle import inputs
 from interlock.supervisor.lifecycle.states import UP, After, State
 from interlock.supervisor.member import Member
@@ -136,8 +136,7 @@ class Configuration:
         for name in change.removed:
             fleet.feed(name, inputs.Remove(now=now))
         for name in change.disabled:
-            reason = "disabled in the configuration"
-            fleet.feed(name, inputs.Stop(now=now, reason=reason))
+            fleet.feed(name, inputs.Stop(now=now, reason=DISABLED))
         for name in change.added + change.enabled:
             if entries[name].settings.enabled:
                 fleet.feed(name, inputs.Start(now=now))

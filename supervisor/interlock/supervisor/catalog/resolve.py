@@ -42,23 +42,36 @@ def resolve(
     if why is not None:
         return Refusal(code="denied", message=f"{row.name} may not be called: {why[1]}.")
     if not row.connected:
-        return _unavailable(row.source, row.reason)
+        return _unavailable(sources[row.source])
     return row
 
 
-def _unavailable(source: str, reason: str) -> Refusal:
-    return Refusal(
-        code="unavailable",
-        message=f"{source} is not usable now: {reason or 'not ready'}. "
-        f"See `interlock status {source}`.",
-    )
+def unavailable(source: SourceView) -> str:
+    """Say why a source is not usable now and what to do, in plain words."""
+    name = source.name
+    match source.state:
+        case _ if not source.enabled:
+            todo = "Remove `enabled = false` from its entry"
+        case "STARTING" | "INITIALIZING" | "BACKOFF" | "READY":
+            todo = f"Try again in a moment; `interlock status {name}` shows how it is"
+        case "STOPPED" | "STOPPING":
+            todo = f"Start it with `interlock start {name}`"
+        case "FAILED":
+            todo = f"See `interlock logs {name}`, then `interlock restart {name}`"
+        case _:
+            todo = f"See `interlock status {name}`"
+    return f"{name} is not usable now: {source.reason or 'not ready'}. {todo}."
+
+
+def _unavailable(source: SourceView) -> Refusal:
+    return Refusal(code="unavailable", message=unavailable(source))
 
 
 def _unknown(text: str, rows: Sequence[CatalogRow], sources: Mapping[str, SourceView]) -> Refusal:
     source = _source_of(text, sources)
     if source is not None and not source.connected and not source.tools:
         # What it serves is not known yet, so neither is whether that name exists.
-        return _unavailable(source.name, source.reason)
+        return _unavailable(source)
     near = _candidates(text, rows)
     hint = f" Did you mean {' or '.join(near)}?" if near else " See `interlock tools`."
     shown = text if len(text) <= 100 else text[:99] + "…"

@@ -37,6 +37,10 @@ _STATE_REASONS: Final = {
 }
 
 
+_SPOKEN: Final = frozenset({"STARTING", "INITIALIZING", "BACKOFF", "FAILED"})
+"""States that a reason, which tells of the attempt before, does not show."""
+
+
 class CatalogRow(msgspec.Struct, frozen=True, kw_only=True):
     """One capability; the first eight fields are what `interlock tools --json` shows."""
 
@@ -80,6 +84,9 @@ class SourceView(msgspec.Struct, frozen=True, kw_only=True):
     connected: bool
     reason: str
     tools: int
+    state: str = ""
+    """Its lifecycle state."""
+    enabled: bool = True
     over: int = 0
     """Tools left out because the source has too many or their names are of no use."""
 
@@ -99,7 +106,14 @@ class _Source:
 
     @property
     def why(self) -> str:
-        return "" if self.connected else self.reason or _STATE_REASONS.get(self.state, "")
+        if self.connected:
+            return ""
+        if not self.settings.enabled:
+            return "disabled in the configuration"
+        state = _STATE_REASONS.get(self.state, "")
+        if self.reason and self.state in _SPOKEN:
+            return f"{state}, {self.reason}"
+        return self.reason or state
 
 
 class Catalog:
@@ -175,6 +189,8 @@ class Catalog:
                 connected=source.connected,
                 reason=source.why,
                 tools=len(source.rows),
+                state=source.state,
+                enabled=source.settings.enabled,
                 over=source.over,
             )
             for name, source in sorted(self._sources.items())

@@ -183,14 +183,15 @@ def run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         output.note("")
     except OSError as error:
-        output.failure(options, "failed", f"{error.strerror or error}: {error.filename or ''}")
+        where = f" ({error.filename})" if error.filename else ""
+        output.failure(options, "failed", f"The system refused: {error.strerror or error}{where}.")
     except Exception as error:  # noqa: BLE001 - the one boundary: a user never sees a traceback
         _unexpected(options, error)
     return code
 
 
 def _unexpected(options: output.Options, error: Exception) -> None:
-    """Tell of a mistake of our own; where it happened goes into a file, or out with --verbose."""
+    """Tell of a mistake of our own; where it happened is shown with --verbose."""
     import traceback
 
     where = "".join(traceback.format_exception(error))

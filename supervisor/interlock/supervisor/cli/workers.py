@@ -79,7 +79,7 @@ def _tell(action: Action, answer: dict[str, Any] | InterlockError, as_json: bool
         note(answer.message)
         return code_of(answer)
     state, reason = answer["state"], one_line(answer.get("reason") or "")
-    good = action == "stop" or state == "READY"
+    good = state == ("STOPPED" if action == "stop" else "READY")
     if not as_json or not good:
         text = f"{answer['name']} is {state}"
         if state == "READY":

@@ -34,7 +34,7 @@ from interlock.bus.messages import (
 )
 from interlock.bus.settings import AgentSettings
 from interlock.supervisor.catalog.offer import forbidden, make_offer
-from interlock.supervisor.catalog.resolve import Refusal, resolve
+from interlock.supervisor.catalog.resolve import Refusal, resolve, unavailable
 from interlock.supervisor.catalog.rows import CatalogRow
 from interlock.supervisor.events.journalrows import CallRow, TurnRow
 from interlock.supervisor.events.turns import NewTurn, TurnService
@@ -97,7 +97,7 @@ class TurnApi:
         agents = self._turns.workers.agents()
         settings = agents.get(name)
         if settings is None:
-            known = ", ".join(sorted(agents)) or "none; add one with `interlock agent add`"
+            known = ", ".join(sorted(agents)) or "none; add [agents.NAME] to interlock.toml"
             raise NotFoundError(f"There is no agent {name[:100]!r}. Agents: {known}.")
         return settings
 
@@ -205,9 +205,8 @@ class TurnApi:
             raise InterlockError(found.message, code=found.code)
         target = turns.tickets.api_target(found.source, found.local, f"api:{identity.hex()}")
         if target is None:
-            raise InterlockError(
-                f"{found.source} is not usable now; try again.", code="unavailable"
-            )
+            source = turns.catalog.sources()[found.source]
+            raise InterlockError(unavailable(source), code="unavailable")
         document = {
             "capability": found.name,
             "local": found.local,

@@ -9,7 +9,7 @@ from typing import Final
 from interlock.bus.messages import Gone, OfferUpdate, TicketGrant, TicketRequest
 from interlock.bus.records import OfferRow, Target
 from interlock.supervisor.catalog.offer import offer_row, permitted
-from interlock.supervisor.catalog.resolve import Refusal, resolve
+from interlock.supervisor.catalog.resolve import Refusal, resolve, unavailable
 from interlock.supervisor.catalog.rows import Catalog
 from interlock.supervisor.events.ports import Workers
 from interlock.supervisor.policy.tickets import TicketOffice
@@ -159,13 +159,12 @@ class TurnOffers:
         targets = self._targets(opened, (message.worker,))
         if targets:
             return TicketGrant(id=message.id, target=targets[0])
-        source = self._catalog.sources().get(message.worker)
-        reason = source.reason if source is not None else "not configured"
-        return TicketGrant(
-            id=message.id,
-            code="unavailable",
-            message=f"{message.worker} is not usable now: {reason or 'not ready'}.",
-        )
+        return self._unavailable(message.id, message.worker)
+
+    def _unavailable(self, id_: int, worker: str) -> TicketGrant:
+        source = self._catalog.sources().get(worker)
+        text = f"{worker} is no longer configured." if source is None else unavailable(source)
+        return TicketGrant(id=id_, code="unavailable", message=text)
 
     def _grant(self, opened: _Open, message: TicketRequest) -> TicketGrant:
         settings = self._workers.agents().get(opened.agent)
@@ -182,9 +181,7 @@ class TurnOffers:
         opened.rows[row.name] = row
         targets = self._targets(opened, (row.worker,))
         if not targets:
-            return TicketGrant(
-                id=message.id, code="unavailable", message=f"{row.worker} is not usable now."
-            )
+            return self._unavailable(message.id, row.worker)
         return TicketGrant(id=message.id, row=row, target=targets[0])
 
     def close(self, turn: str) -> None:
