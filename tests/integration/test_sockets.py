@@ -113,34 +113,26 @@ def test_a_burst_beyond_the_budget_arrives_whole(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-class SilentSocket:
-    """Has room from the first look on and never announces it: the look took the announcement."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def get(self, option: int) -> int:
-        return self._descriptor if option == zmq.FD else int(zmq.POLLOUT)
-
-    def send(self, *_: object) -> None:
-        raise zmq.Again
-
-    def close(self, linger: int) -> None: ...
-
-
 def test_room_that_was_announced_before_anybody_wanted_it_is_told() -> None:
+    read, write = os.pipe()
+
+    class SilentSocket(zmq.Socket[bytes]):
+        """Has room but never announces it: some look took the announcement."""
+
+        def get(self, option: int) -> Any:
+            return read if option == zmq.FD else int(zmq.POLLOUT)
+
     async def scenario() -> None:
         told = asyncio.Event()
-        silent: Any = SilentSocket(read)
-        writer = FdSocket(silent, lambda _: None, on_writable=told.set)
-        await asyncio.sleep(0)  # its first look is over
-        assert not writer.send([b"x"])
-        writer.want_writable = True
-        async with asyncio.timeout(2):
-            await told.wait()
-        writer.close()
+        with zmq.Context() as ctx, SilentSocket(ctx, zmq.DEALER) as silent:
+            writer = FdSocket(silent, lambda _: None, on_writable=told.set)
+            await asyncio.sleep(0)  # its first look is over
+            assert not writer.send([b"x"])
+            writer.want_writable = True
+            async with asyncio.timeout(2):
+                await told.wait()
+            writer.close()
 
-    read, write = os.pipe()
     asyncio.run(scenario())
     os.close(read)
     os.close(write)

@@ -7,22 +7,15 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 
-import msgspec
-
 from interlock.bus.aline import AsyncLine
-from interlock.bus.codec import decode_as, decode_event
 from interlock.bus.errors import (
     ConnectionLostError,
     MalformedError,
-    NoSupervisorError,
     RequestTimeoutError,
-    UnauthorizedError,
 )
 from interlock.bus.messages import (
     Items,
-    ReplayGet,
     Reply,
-    SnapshotGet,
     TurnCredit,
     TurnGet,
     TurnUnwatch,
@@ -31,16 +24,14 @@ from interlock.bus.messages import (
 from interlock.bus.results import error_of
 from interlock.bus.subscriber import (
     EVENTS_HIGH_WATER,
+    LOST,
     PROBES,
     Document,
     Follower,
     Need,
-    Replay,
-    Snapshot,
+    read_event,
 )
 from interlock.bus.watching import ANSWER, ENDED, SILENCE, WINDOW, Watch
-
-_LOST = (ConnectionLostError, NoSupervisorError, RequestTimeoutError, UnauthorizedError)
 
 
 async def watch_turn(line: AsyncLine, turn: str, offset: int) -> AsyncGenerator[Document]:
@@ -102,7 +93,7 @@ async def follow_events(
             async with aclosing(_follow(line, follower)) as events:
                 async for event in events:
                     yield event
-        except _LOST:
+        except LOST:
             if not line.renew():
                 raise
             on_other_supervisor()
@@ -116,12 +107,11 @@ async def _follow(line: AsyncLine, follower: Follower) -> AsyncGenerator[Documen
 
     def on_frames(frames: list[bytes]) -> None:
         try:
-            event = decode_event(frames[0], frames[-1])
+            event = read_event(frames)
         except MalformedError:
             line.dropped += 1
             return
-        document = event if isinstance(event, dict) else msgspec.to_builtins(event)
-        ready.extend(follower.on_event(document))
+        ready.extend(follower.on_event(event))
         news.set()
 
     sock = line.subscribe(on_frames, EVENTS_HIGH_WATER)
@@ -148,17 +138,6 @@ async def _follow(line: AsyncLine, follower: Follower) -> AsyncGenerator[Documen
 
 async def _catch_up(line: AsyncLine, follower: Follower) -> Iterable[Document]:
     """Ask the supervisor for what the follower needs."""
-    if follower.need is Need.REPLAY and follower.known is not None:
-        fields = {"epoch": follower.known.epoch, "seq": follower.known.seq}
-        reply, body = await line.exchange(ReplayGet, None, ANSWER, fields)
-        if reply.code == "ok":
-            replay = decode_as(body or b"", Replay)
-            return follower.on_replay(replay.epoch, replay.events)
-        if reply.code != "gap":
-            raise error_of(reply)
-        return follower.on_gap()
-    reply, body = await line.exchange(SnapshotGet, None, ANSWER, {})
-    if reply.code != "ok":
-        raise error_of(reply)
-    snapshot = decode_as(body or b"", Snapshot)
-    return follower.on_snapshot(snapshot.epoch, snapshot.seq, snapshot.status)
+    kind, fields = follower.question()
+    reply, body = await line.exchange(kind, None, ANSWER, fields)
+    return follower.on_answer(kind, reply, body)

@@ -5,25 +5,18 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
 
-import msgspec
 import zmq
 
-from interlock.bus.codec import decode_as, decode_event
 from interlock.bus.errors import (
     ConnectionLostError,
     MalformedError,
-    NoSupervisorError,
     RequestTimeoutError,
-    UnauthorizedError,
 )
 from interlock.bus.line import Line
 from interlock.bus.messages import (
     Items,
-    ReplayGet,
     Reply,
-    SnapshotGet,
     TurnCredit,
     TurnGet,
     TurnUnwatch,
@@ -32,16 +25,14 @@ from interlock.bus.messages import (
 from interlock.bus.results import error_of
 from interlock.bus.subscriber import (
     EVENTS_HIGH_WATER,
+    LOST,
     PROBES,
     Document,
     Follower,
     Need,
-    Replay,
-    Snapshot,
+    read_event,
 )
 from interlock.bus.watching import ANSWER, ENDED, SILENCE, WINDOW, Watch
-
-_LOST: Final = (ConnectionLostError, NoSupervisorError, RequestTimeoutError, UnauthorizedError)
 
 
 def watch_turn(line: Line, turn: str, offset: int) -> Iterator[Document]:
@@ -98,7 +89,7 @@ def follow_events(
     while True:
         try:
             yield from _follow(line, follower)
-        except _LOST:
+        except LOST:
             if not line.renew():
                 raise
             on_other_supervisor()
@@ -111,12 +102,11 @@ def _follow(line: Line, follower: Follower) -> Iterator[Document]:
 
     def on_frames(frames: list[bytes]) -> None:
         try:
-            event = decode_event(frames[0], frames[-1])
+            event = read_event(frames)
         except MalformedError:
             line.dropped += 1
             return
-        document = event if isinstance(event, dict) else msgspec.to_builtins(event)
-        ready.extend(follower.on_event(document))
+        ready.extend(follower.on_event(event))
 
     sock = line.connect(
         zmq.SUB, line.info.events, on_frames, rcvhwm=EVENTS_HIGH_WATER, subscribe=b"msgpack"
@@ -141,17 +131,6 @@ def _follow(line: Line, follower: Follower) -> Iterator[Document]:
 
 def _catch_up(line: Line, follower: Follower) -> Iterable[Document]:
     """Ask the supervisor for what the follower needs."""
-    if follower.need is Need.REPLAY and follower.known is not None:
-        fields = {"epoch": follower.known.epoch, "seq": follower.known.seq}
-        reply, body = line.exchange(ReplayGet, None, ANSWER, fields)
-        if reply.code == "ok":
-            replay = decode_as(body or b"", Replay)
-            return follower.on_replay(replay.epoch, replay.events)
-        if reply.code != "gap":
-            raise error_of(reply)
-        return follower.on_gap()
-    reply, body = line.exchange(SnapshotGet, None, ANSWER, {})
-    if reply.code != "ok":
-        raise error_of(reply)
-    snapshot = decode_as(body or b"", Snapshot)
-    return follower.on_snapshot(snapshot.epoch, snapshot.seq, snapshot.status)
+    kind, fields = follower.question()
+    reply, body = line.exchange(kind, None, ANSWER, fields)
+    return follower.on_answer(kind, reply, body)

@@ -9,9 +9,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
+
+from interlock.bus.codec import decode_as, decode_event
+from interlock.bus.errors import (
+    ConnectionLostError,
+    NoSupervisorError,
+    RequestTimeoutError,
+    UnauthorizedError,
+)
+from interlock.bus.messages import ReplayGet, Reply, Request, SnapshotGet
+from interlock.bus.results import error_of
 
 BUFFER: Final = 20_000
 """Events kept while a snapshot is under way; more mean a gap, and so another snapshot."""
@@ -20,6 +30,9 @@ EVENTS_HIGH_WATER: Final = 10_000
 PROBES: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 """Seconds of silence after which a follower asks whether it missed the last event; the last one
 over and over. A subscription takes effect a little after the snapshot may have been taken."""
+
+LOST: Final = (ConnectionLostError, NoSupervisorError, RequestTimeoutError, UnauthorizedError)
+"""Errors after which another supervisor may be there to follow."""
 
 Document = dict[str, Any]
 
@@ -107,6 +120,24 @@ class Follower:
         """Show the position and what is needed."""
         return f"Follower(known={self.known}, need={self.need.value})"
 
+    def question(self) -> tuple[type[Request], dict[str, Any]]:
+        """Return the request that asks for what is needed: its kind and its fields."""
+        if self.need is Need.REPLAY and self.known is not None:
+            return ReplayGet, {"epoch": self.known.epoch, "seq": self.known.seq}
+        return SnapshotGet, {}
+
+    def on_answer(self, asked: type[Request], reply: Reply, body: bytes | None) -> list[Document]:
+        """Take the answer to `question`; raises the error of one that is neither ok nor a gap."""
+        if asked is ReplayGet and reply.code == "gap":
+            return self.on_gap()
+        if reply.code != "ok":
+            raise error_of(reply)
+        if asked is ReplayGet:
+            replay = decode_as(body or b"", Replay)
+            return self.on_replay(replay.epoch, replay.events)
+        snapshot = decode_as(body or b"", Snapshot)
+        return self.on_snapshot(snapshot.epoch, snapshot.seq, snapshot.status)
+
     def on_event(self, event: Document) -> list[Document]:
         """Take an event from the subscription."""
         self._waiting.append(event)
@@ -160,6 +191,12 @@ class Follower:
                 if wanted(event["topic"], self.topics):
                     ready.append(event)
         return ready
+
+
+def read_event(frames: list[bytes]) -> Document:
+    """Return the event of a message of the subscription; raises MalformedError."""
+    event = decode_event(frames[0], frames[-1])
+    return event if isinstance(event, dict) else cast("Document", msgspec.to_builtins(event))
 
 
 def wanted(topic: str, topics: tuple[str, ...]) -> bool:
