@@ -52,6 +52,12 @@ class Wire:
     def __init__(self, path: str, kind: bytes, identity: bytes = b"") -> None:
         self._wire = open_wire(path)
         self.send(GREETING + ready(kind, identity))
+        # Frames before the other side has introduced itself too would end the connection.
+        greeted = b""
+        while len(greeted) < 66 or len(greeted) < 66 + greeted[65]:
+            part = self._wire.recv(1 << 16)
+            assert part, "it does not shake hands"
+            greeted += part
         self.ended = threading.Event()
         """The other side hung up."""
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -61,7 +67,7 @@ class Wire:
         """Send bytes as they are; False if the other side hung up meanwhile."""
         try:
             self._wire.sendall(data)
-        except (ConnectionError, TimeoutError):
+        except ConnectionError:
             return False
         return True
 
@@ -75,11 +81,14 @@ class Wire:
         self._wire.close()
 
     def _read(self) -> None:
-        try:
-            while self._wire.recv(1 << 16):
-                pass
-        except OSError:
-            pass  # reset, or closed by this side
+        while True:
+            try:
+                if not self._wire.recv(1 << 16):
+                    break
+            except TimeoutError:
+                continue
+            except OSError:
+                break  # reset, or closed by this side
         self.ended.set()
 
 

@@ -123,7 +123,7 @@ class Supervisor:
             self.attention,
             self._sampler,
             self.epoch,
-            lambda: self._control.dropped + inbox.dropped + self._api.dropped,
+            lambda: sum(one.dropped for one in (self._control, inbox, self._api, self.sequencer)),
         )
         handlers = Handlers(
             self.fleet, status, self.sequencer, self._configuration.reload, self._stop.set

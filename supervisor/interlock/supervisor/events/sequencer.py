@@ -46,6 +46,8 @@ class Sequencer:
         self.epoch = epoch
         self.seq = 0
         """Number of the newest event; 0 before the first."""
+        self.dropped = 0
+        """Messages of subscribers that are no subscription to an encoding."""
         self._send = send
         self._clock = clock
         self._ring: deque[tuple[Event, int]] = deque()
@@ -80,14 +82,15 @@ class Sequencer:
 
         Only topics that some encoding begins with are kept, so a client cannot make this grow.
         """
-        if len(frames) != 1 or not frames[0]:
-            return
-        flag, topic = frames[0][:1], frames[0][1:]
-        if not any(encoding.startswith(topic) for encoding in ENCODINGS):
+        frame = frames[0] if len(frames) == 1 else b""
+        flag, topic = frame[:1], frame[1:]
+        known = any(encoding.startswith(topic) for encoding in ENCODINGS)
+        if not known or flag not in (b"\x00", b"\x01"):
+            self.dropped += 1
             return
         if flag == b"\x01":
             self._topics.add(topic)
-        elif flag == b"\x00":
+        else:
             self._topics.discard(topic)
         self._wanted = tuple(
             encoding
