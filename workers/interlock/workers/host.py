@@ -190,8 +190,12 @@ class WorkerHost:
 
     async def _start(self, body: bytes) -> None:
         assert self._configure is not None
-        # In a thread: where no image has imported it, this takes longer than pings may wait.
-        make = await asyncio.to_thread(load_kind, self.boot.kind)
+        if is_imported(self.boot.kind):
+            make = load_kind(self.boot.kind)
+        else:
+            # In a thread, since this takes longer than pings may wait. Where an image has imported
+            # it already, a thread would only cost memory.
+            make = await asyncio.to_thread(load_kind, self.boot.kind)
         self._kind = kind = make()
         self._loaded.set()
         ready: Ready = await kind.start(self, body)
@@ -278,6 +282,11 @@ class WorkerHost:
     def _log_trouble(self, reason: str) -> None:
         fix = "Make room on that disk; the worker goes on without its log."
         self.notice("log_disk_full", "", reason, fix if reason else "", clear=not reason)
+
+
+def is_imported(kind: str) -> bool:
+    """Whether the module of a kind's entry is there already."""
+    return KINDS.get(kind, "").partition(":")[0] in sys.modules
 
 
 def load_kind(kind: str) -> Callable[[], WorkerKind]:

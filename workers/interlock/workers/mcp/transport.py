@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import mmap
 import os
 from collections import deque
 from collections.abc import Callable
@@ -75,7 +76,8 @@ class StdioTransport:
         self._reading = True
         self._resume: asyncio.Handle | None = None
         self._ended = False
-        self._buffer = bytearray(READ_SIZE)
+        # Pages of a mapping exist once they are written to: most servers never fill it.
+        self._buffer = mmap.mmap(-1, READ_SIZE)
         self._views = [memoryview(self._buffer)]
         os.set_blocking(stdin, False)
         os.set_blocking(stdout, False)

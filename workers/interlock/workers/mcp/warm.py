@@ -7,6 +7,7 @@ thread, process, socket or event loop is left.
 from __future__ import annotations
 
 import asyncio
+import codecs
 import json
 from typing import Any, Final
 
@@ -31,6 +32,8 @@ def warm() -> None:
     Raises WorkerError or TimeoutError if the SDK does not work here.
     """
     worker.kind()
+    worker.own_version()
+    codecs.lookup("ascii")
     asyncio.run(_session())
 
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import importlib.metadata
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -153,8 +154,7 @@ class McpKind:
             on_lost=lambda: host.background(self._lost(), "last words"),
             watch_child=host.watch_child,
         )
-        version = importlib.metadata.version("interlock")
-        self._session = McpSession(command, hooks, host.log, version)
+        self._session = McpSession(command, hooks, host.log, own_version())
         await self._session.open()
         return self._session
 
@@ -280,6 +280,12 @@ class McpKind:
         self._host.log.line("SERVER", f"{level}: {text}")
         if self._calls is not None:
             self._calls.log(level, text)
+
+
+@cache
+def own_version() -> str:
+    """Return the version that servers are told; a warm image has looked it up."""
+    return importlib.metadata.version("interlock")
 
 
 def kind() -> McpKind:
