@@ -79,6 +79,8 @@ class WorkerRig:
         else:
             self.process = warm_images().spawn(boot)
         self.name, self.tree = name, [self.process.pid]
+        self._handle = os.pidfd_open(self.process.pid)
+        asyncio.get_running_loop().add_reader(self._handle, self._died)
 
     def _execute(self, boot: Boot, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
         record = msgspec.msgpack.encode(boot)
@@ -181,6 +183,15 @@ class WorkerRig:
         self.tree += [child.pid for child in found]
         return found
 
+    def _died(self) -> None:
+        """Tell the caller, as the supervisor does: a last answer may not have come through."""
+        if self._handle >= 0:
+            asyncio.get_running_loop().remove_reader(self._handle)
+            os.close(self._handle)
+            self._handle = -1
+        if self._edge is not None:
+            self._edge.gone("the worker ended")
+
     def close_lifeline(self) -> None:
         """End the lifeline of an executed worker, as the death of the spawner does."""
         if self.lifeline >= 0:
@@ -194,8 +205,7 @@ class WorkerRig:
             if self._identity:
                 self.send(m.Stop())
         await self.exit_code()
-        if self._edge is not None:
-            self._edge.close()
+        self._died()
         self._control.close()
         self.close_lifeline()
         self._ctx.term()
