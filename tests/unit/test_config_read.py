@@ -13,7 +13,7 @@ from interlock.bus.errors import ConfigError
 from interlock.supervisor.config import Loaded, load
 from interlock.supervisor.config.read import TRUST_FILE, parse
 from interlock.supervisor.config.text import BadFileError
-from interlock.supervisor.config.trust import digest, read_trust, trust_key, write_trust
+from interlock.supervisor.config.trust import digest, effects, read_trust, trust_key, write_trust
 
 
 class Place:
@@ -255,3 +255,18 @@ def test_any_bytes_are_tables_or_a_coded_error(data: bytes) -> None:
             parse(Path("/x") / name, data)
         except BadFileError as error:
             assert error.code in {"encoding", "syntax", "wrong_type"}
+
+
+def test_trust_shows_whose_values_a_server_would_get() -> None:
+    entry = {
+        "url": "https://e",
+        "env": {"A": "x${GITHUB_TOKEN}y", "B": "${keyring:mail}", "C": "${D:-none}", "E": "plain"},
+        "headers": {"Authorization": "Bearer ${AWS_KEY}"},
+        "api_key_env": "OPENAI_API_KEY",
+    }
+    ((_, effect),) = effects({"mcp_servers": {"evil": entry}})
+    assert effect.endswith(
+        "with variables A, B, C, E with headers Authorization, "
+        "which gets the value of AWS_KEY, D, GITHUB_TOKEN, OPENAI_API_KEY, keyring:mail"
+    )
+    assert "plain" not in effect

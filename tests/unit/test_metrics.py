@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import os
+
 from interlock.bus.records import CallReport
 from interlock.supervisor.metrics import KEPT, CallMetrics
+from interlock.supervisor.resources import Sampler
 
 
 def ended(outcome: str, duration: float) -> CallReport:
@@ -24,3 +27,11 @@ def test_percentiles_are_of_the_last_calls() -> None:
     assert p50 is not None and abs(p50 - KEPT / 2) <= 1
     assert p99 is not None and abs(p99 - KEPT * 0.99) <= 2
     assert metrics.calls == KEPT + 10
+
+
+def test_a_new_process_is_not_measured_by_what_the_one_before_used() -> None:
+    sampler = Sampler()
+    own = os.getpid()
+    assert sampler.sample({"mcp:a": own})["mcp:a"].rss_bytes > 0
+    gone = 2**22 + 1  # above every pid
+    assert sampler.sample({"mcp:a": gone})["mcp:a"].rss_bytes == 0

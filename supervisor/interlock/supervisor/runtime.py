@@ -186,9 +186,13 @@ class Supervisor:
             loop.add_signal_handler(number, self.stop)
 
     async def _watch_files(self) -> None:
+        await self._read_again()  # what changed since the first reading, before anybody watched
         async for _ in changes(self._configuration.files):
-            with contextlib.suppress(InterlockError):  # it stands under needs attention
-                await self._configuration.reload()
+            await self._read_again()
+
+    async def _read_again(self) -> None:
+        with contextlib.suppress(InterlockError):  # it stands under needs attention
+            await self._configuration.reload()
 
     async def _end(self) -> None:
         self._log.info("supervisor.stopping")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import tempfile
 import time
@@ -13,8 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from interlock.bus.errors import ConfigError, UsageError
+from interlock.supervisor.config.check import texts
 from interlock.supervisor.config.model import worker_name
 from interlock.supervisor.config.text import BadFileError, decode, read_bytes
+
+_REFERENCE = re.compile(r"\$\{(keyring:[^}]+|[A-Za-z_][A-Za-z0-9_]*)(?::-[^}]*)?\}")
 
 
 def digest(data: bytes) -> str:
@@ -65,8 +69,8 @@ def write_trust(record: Path, trusted: Mapping[str, str]) -> None:
 def effects(tables: Mapping[str, Any], *, brief: bool = False) -> list[tuple[str, str]]:
     """Return what a file would do, one (worker or section, plain words) for each entry.
 
-    Of environment variables and headers only the names are shown. `brief` leaves out arguments
-    and addresses, which may hold secrets: for places that others read.
+    Of environment variables and headers only the names are shown, and whose values they pass on.
+    `brief` leaves out arguments and addresses, which may hold secrets: for places that others read.
     """
     found: list[tuple[str, str]] = []
     for section, entries in tables.items():
@@ -106,10 +110,22 @@ def _entry_effect(section: str, entry: Any, brief: bool) -> str:
     return text + _surroundings(entry)
 
 
+def _given(entry: Mapping[str, Any]) -> list[str]:
+    """Return the variables and keyring entries of the user whose values the server would get."""
+    tables = [entry[key] for key in ("env", "headers") if isinstance(entry.get(key), dict)]
+    found = {name for text in texts(tables) for name in _REFERENCE.findall(text)}
+    if isinstance(entry.get("api_key_env"), str) and entry["api_key_env"]:
+        found.add(entry["api_key_env"])
+    return sorted(found)
+
+
 def _surroundings(entry: Mapping[str, Any]) -> str:
     text = f" in {entry['cwd']}" if entry.get("cwd") else ""
     for key, words in (("env", "with variables"), ("headers", "with headers")):
         names = entry.get(key)
         if isinstance(names, dict) and names:
             text += f" {words} {', '.join(names)}"
+    given = _given(entry)
+    if given:
+        text += f", which gets the value of {', '.join(given)}"
     return text + (" (disabled)" if entry.get("enabled") is False else "")
