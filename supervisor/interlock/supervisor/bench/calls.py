@@ -17,7 +17,7 @@ from interlock.bus import AsyncClient
 from interlock.bus.client import Client
 from interlock.bus.errors import InterlockError
 from interlock.supervisor.bench.lab import Say, server, timed_call
-from interlock.supervisor.scratch import ScratchInterlock, server_table, wait_ready
+from interlock.supervisor.temporary import TemporaryInterlock, server_table, wait_ready
 
 ROUNDS: Final = 7
 SERIAL: Final = 300
@@ -32,7 +32,7 @@ def measure_calls(folder: Path, say: Say) -> dict[str, float]:
     """Return the three ratios of the bus to the SDK client; medians over interleaved rounds."""
     config = server_table("tiny", server("tiny"), concurrency=WIDTH, queue=WIDTH)
     ratios: dict[str, list[float]] = {}
-    with ScratchInterlock(config, folder) as interlock, interlock.connect() as bus, _sdk() as sdk:
+    with TemporaryInterlock(config, folder) as interlock, interlock.connect() as bus, _sdk() as sdk:
         wait_ready(bus, {"mcp:tiny"}, 30)
         for size in (100, 10_000):
             _serial(bus, SERIAL, size)

@@ -12,7 +12,7 @@ from interlock.bus import procfs
 from interlock.bus.client import Client
 from interlock.bus.messages import ReplayGet
 from interlock.supervisor.bench.lab import Say, cpu_seconds, pss_bytes, server
-from interlock.supervisor.scratch import COMMAND, ScratchInterlock, server_table, wait_ready
+from interlock.supervisor.temporary import COMMAND, TemporaryInterlock, server_table, wait_ready
 
 WORKERS: Final = 50
 SETTLE: Final = 5.0
@@ -26,7 +26,7 @@ def measure_fleet(folder: Path, say: Say) -> dict[str, float]:
     names = [f"w{number:02}" for number in range(WORKERS)]
     config = "\n".join(server_table(name, server("tiny")) for name in names)
     say(f"fleet: starting {WORKERS} workers")
-    with ScratchInterlock(config, folder) as interlock:
+    with TemporaryInterlock(config, folder) as interlock:
         with interlock.connect() as bus:
             wait_ready(bus, {f"mcp:{name}" for name in names}, 60)
             burst = _burst(bus)
@@ -54,7 +54,7 @@ def _burst(bus: Client) -> float:
     return float(max(ready) - min(started))
 
 
-def _status(interlock: ScratchInterlock) -> float:
+def _status(interlock: TemporaryInterlock) -> float:
     """Return the milliseconds of one `interlock status`, with the start of its Python."""
     started = time.perf_counter()
     subprocess.run(

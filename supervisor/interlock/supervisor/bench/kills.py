@@ -13,7 +13,7 @@ from typing import Any, Final
 from interlock.bus.client import Client
 from interlock.bus.errors import ConnectionLostError, InterlockError
 from interlock.supervisor.bench.lab import Say, server, server_start_seconds
-from interlock.supervisor.scratch import ScratchInterlock, server_table, wait_ready
+from interlock.supervisor.temporary import TemporaryInterlock, server_table, wait_ready
 
 WORKERS: Final = 7
 """Each is killed once: a second death would wait for a longer backoff."""
@@ -26,7 +26,7 @@ def measure_kills(folder: Path, say: Say) -> dict[str, float]:
     config = "\n".join(server_table(name, server("tiny")) for name in names)
     told: list[float] = []
     usable: list[float] = []
-    with ScratchInterlock(config, folder) as interlock, interlock.connect() as bus:
+    with TemporaryInterlock(config, folder) as interlock, interlock.connect() as bus:
         wait_ready(bus, {f"mcp:{name}" for name in names}, 30)
         ears = _Ears(interlock)
         try:
@@ -61,7 +61,7 @@ def _kill(bus: Client, ears: _Ears, worker: str) -> tuple[float, float]:
 class _Ears:
     """A subscriber in a thread of its own, as a monitor would be."""
 
-    def __init__(self, interlock: ScratchInterlock) -> None:
+    def __init__(self, interlock: TemporaryInterlock) -> None:
         self._interlock = interlock
         self._worker = ""
         self._at = 0.0

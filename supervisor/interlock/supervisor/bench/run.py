@@ -15,7 +15,7 @@ from interlock.supervisor.bench.fleet import measure_fleet
 from interlock.supervisor.bench.kills import measure_kills
 from interlock.supervisor.bench.lab import Say, machine
 from interlock.supervisor.bench.stall import measure_stall, measure_stopped
-from interlock.supervisor.scratch import scratch_folder
+from interlock.supervisor.temporary import temporary_folder
 
 Measure = Callable[[Path, Say], dict[str, float]]
 
@@ -60,7 +60,7 @@ def run_bench(
 
     for measure, keys in GROUPS:
         if only is None or only in keys:
-            with scratch_folder("interlock-bench-") as folder:
+            with temporary_folder("interlock-bench-") as folder:
                 results |= measure(folder, say)
     if only is not None:
         results = {only: results[only]}

@@ -17,7 +17,7 @@ from typing import Final
 from interlock.bus import procfs
 from interlock.bus.client import Client
 from interlock.supervisor.bench.lab import Say, cpu_seconds, server
-from interlock.supervisor.scratch import COMMAND, ScratchInterlock, server_table, wait_ready
+from interlock.supervisor.temporary import COMMAND, TemporaryInterlock, server_table, wait_ready
 
 CALLS: Final = 2000
 ROUNDS: Final = 5
@@ -60,7 +60,7 @@ def measure_stall(folder: Path, say: Say) -> dict[str, float]:
     """
     beside = _Calls()
     ratios: list[float] = []
-    with ScratchInterlock(_configuration(), folder) as interlock, interlock.connect() as bus:
+    with TemporaryInterlock(_configuration(), folder) as interlock, interlock.connect() as bus:
         wait_ready(bus, {"mcp:good", "mcp:big", "mcp:flood"}, 30)
         _Calls().run(bus, 100)
         for number in range(1, ROUNDS + 1):
@@ -89,7 +89,7 @@ def measure_stall(folder: Path, say: Say) -> dict[str, float]:
 def measure_stopped(folder: Path, say: Say) -> dict[str, float]:
     """Return how many calls fail, and workers restart, because the supervisor is stopped."""
     calls = _Calls()
-    with ScratchInterlock(_configuration(), folder) as interlock, interlock.connect() as bus:
+    with TemporaryInterlock(_configuration(), folder) as interlock, interlock.connect() as bus:
         wait_ready(bus, {"mcp:good", "mcp:big", "mcp:flood"}, 30)
         calls.run(bus, 10)
         before = _restarts(bus)
@@ -131,7 +131,7 @@ def _configuration() -> str:
     )
 
 
-def _start_bad(interlock: ScratchInterlock, bus: Client) -> None:
+def _start_bad(interlock: TemporaryInterlock, bus: Client) -> None:
     """Start the bad servers again; the two that never become READY are not waited for."""
     waiting = [
         subprocess.Popen(
@@ -150,7 +150,7 @@ def _start_bad(interlock: ScratchInterlock, bus: Client) -> None:
             process.wait()
 
 
-def _shares(interlock: ScratchInterlock, bus: Client, calls: _Calls) -> list[float]:
+def _shares(interlock: TemporaryInterlock, bus: Client, calls: _Calls) -> list[float]:
     """Make a round of calls and return which shares of a core the neighbours used meanwhile."""
     rows = {row["name"]: row for row in bus.status()["workers"]}
     roots = [pid for name in _BAD if (pid := rows[name]["pid"])]
@@ -169,7 +169,7 @@ def _moves(pid: int) -> bool:
 
 
 @contextmanager
-def _mover(interlock: ScratchInterlock) -> Iterator[None]:
+def _mover(interlock: TemporaryInterlock) -> Iterator[None]:
     """A client that does nothing but fetch 10 MB results."""
     process = subprocess.Popen([sys.executable, "-P", "-c", _MOVER, str(interlock.home)])
     try:

@@ -17,10 +17,10 @@ from interlock.bus.client import Client
 from interlock.bus.errors import InterlockError
 from interlock.supervisor.demo.repository import make_repository
 from interlock.supervisor.demo.screen import Screen
-from interlock.supervisor.scratch import (
-    ScratchInterlock,
-    scratch_folder,
+from interlock.supervisor.temporary import (
+    TemporaryInterlock,
     server_table,
+    temporary_folder,
     wait_ready,
 )
 
@@ -52,11 +52,11 @@ def run_demo(text: str | None, write: Callable[[str], None]) -> int:
     """
     screen = Screen(write)
     _check_extra()
-    with scratch_folder("interlock-demo-") as folder:
+    with temporary_folder("interlock-demo-") as folder:
         repository = make_repository(folder)
         screen.say("interlock demo: a supervisor, two real MCP servers, one that never answers,")
         screen.say("one that crashes in a loop, and an agent; all in a temporary home.")
-        with ScratchInterlock(_configuration(repository), folder) as interlock:
+        with TemporaryInterlock(_configuration(repository), folder) as interlock:
             with interlock.connect() as bus:
                 well = _show(screen, interlock, bus, FIRST if text is None else text)
             screen.head("stopping everything in order")
@@ -64,7 +64,7 @@ def run_demo(text: str | None, write: Callable[[str], None]) -> int:
     return 0 if well else 1
 
 
-def _show(screen: Screen, interlock: ScratchInterlock, bus: Client, text: str) -> bool:
+def _show(screen: Screen, interlock: TemporaryInterlock, bus: Client, text: str) -> bool:
     ready = wait_ready(bus, {"mcp:git", "mcp:time", "agent:main"}, READY)
     for name, moment in sorted(ready.items(), key=lambda pair: pair[1]):
         screen.say(f"  {name} READY {moment - interlock.started_at:.1f} s after the start")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from interlock.supervisor.bench.budgets import BUDGETS, KEYS, table
 from interlock.supervisor.demo.screen import item_lines, table_lines
-from interlock.supervisor.scratch import scratch_folder, server_table, toml_text
+from interlock.supervisor.temporary import server_table, temporary_folder, toml_text
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 VALUES = st.recursive(
@@ -33,12 +33,12 @@ def test_a_server_is_one_table() -> None:
     }
 
 
-def test_a_scratch_folder_is_gone_after_a_signal_too(
+def test_a_temporary_folder_is_gone_after_a_signal_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(KeyboardInterrupt), scratch_folder("x") as folder:
+    with pytest.raises(KeyboardInterrupt), temporary_folder("x") as folder:
         (folder / "file").write_text("text")
         os.kill(os.getpid(), signal.SIGTERM)
         signal.pause()

@@ -31,7 +31,7 @@ COMMAND: Final = (sys.executable, "-P", "-c", "from interlock.supervisor.cli imp
 _SUPERVISOR: Final = (sys.executable, "-P", "-m", "interlock.supervisor.run")
 
 
-class ScratchInterlock:
+class TemporaryInterlock:
     """A supervisor of its own, with its own home and configuration, that ends with the block.
 
     Nothing of the user's configuration is read. The supervisor ends too when this process is
@@ -47,7 +47,7 @@ class ScratchInterlock:
         self.started_at = 0.0
         """`time.monotonic()` when the supervisor was started."""
 
-    def __enter__(self) -> ScratchInterlock:
+    def __enter__(self) -> TemporaryInterlock:
         """Start the supervisor and wait until it answers. Raises InterlockError."""
         try:
             self._start()
@@ -152,7 +152,7 @@ def wait_ready(bus: Client, names: set[str], seconds: float) -> dict[str, float]
 
 
 @contextlib.contextmanager
-def scratch_folder(prefix: str) -> Iterator[Path]:
+def temporary_folder(prefix: str) -> Iterator[Path]:
     """A temporary folder that is gone afterwards; SIGTERM and SIGHUP end the block like Ctrl-C."""
     previous = {
         number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)
