@@ -74,13 +74,12 @@ class Inbox:
                 if member.worker.state is not State.INITIALIZING:
                     return False
                 member.server = message.server[:200]
-                member.tools = max(member.tools, message.tools)
                 if message.endpoint and member.endpoint:
                     # The address is the one it was given, whatever it claims.
                     self._tickets.open_target(
                         member.worker.name, generation, member.key, member.endpoint
                     )
-                event = inputs.ReadyReceived(now=now, generation=generation, tools=member.tools)
+                event = inputs.ReadyReceived(now=now, generation=generation, tools=message.tools)
             case m.StateReport():
                 member.degraded_code = message.code[:MAX_CODE]
                 event = inputs.StateReceived(
@@ -165,7 +164,11 @@ class Inbox:
                 self._turns.on_call_reports(name, generation, message)
             case m.Capabilities() if member.worker.state in UP:
                 self._turns.on_capabilities(name, message, body)
-                member.tools = member.worker.tools = len(message.rows)
+                count = len(message.rows)
+                now = time.monotonic()
+                self._fleet.feed(
+                    name, inputs.ToolsReceived(now=now, generation=generation, tools=count)
+                )
                 self._attend_tools(name, message)
             case _:
                 return False

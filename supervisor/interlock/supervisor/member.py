@@ -29,7 +29,6 @@ class Member:
     """Ticket key of the current generation; a secret."""
     endpoint: str = ""
     server: str = ""
-    tools: int = 0
     children: tuple[Child, ...] = ()
     in_flight: int = 0
     queue: int = 0
@@ -48,7 +47,7 @@ class Member:
         self.key = b""
         self.endpoint = ""
         self.children = ()
-        self.tools = self.in_flight = self.queue = 0
+        self.in_flight = self.queue = 0
 
     def wake(self) -> None:
         """Resolve the waiters whose wish has come true."""
@@ -82,7 +81,7 @@ class Member:
             "queue": self.queue,
             "p50_ms": p50,
             "p99_ms": p99,
-            "tools": self.tools,
+            "tools": worker.tools,
             "children": [{"pid": child.pid, "command": child.command} for child in self.children],
             "server": self.server,
             "dropped": self.dropped,

@@ -98,6 +98,13 @@ class ReadyReceived(FromProcess):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolsReceived(FromProcess):
+    """The worker says how many tools it serves now."""
+
+    tools: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StateReceived(FromProcess):
     """The worker says that it is usable as wished, or (`degraded`) why not."""
 

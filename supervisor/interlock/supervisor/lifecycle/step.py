@@ -170,10 +170,13 @@ def _from_process(worker: Worker, event: inputs.FromProcess) -> list[Command]:
                 _publish_initializing(worker),
             ]
         case State.INITIALIZING, inputs.ReadyReceived():
-            worker.tools = event.tools
+            worker.tools = max(worker.tools, event.tools)
             worker.ready_at = event.now
             worker.timer = None
             return [CancelTimer(), *_usable(worker, event.now)]
+        case ((State.INITIALIZING | State.READY | State.DEGRADED), inputs.ToolsReceived()):
+            worker.tools = event.tools
+            return []
         case ((State.READY | State.DEGRADED), inputs.StateReceived()):
             return _reported(worker, event)
         case State.STOPPING, inputs.DrainedReceived() if worker.timer is Timer.DRAIN:
