@@ -29,10 +29,14 @@ STUBBORN = ("ignore_end", "grandchild", "grandchild_session")
 """A server that neither SIGTERM nor the end of its input ends, and that leaves processes behind."""
 
 
+PART = 'mcp:good/echo {"n": 1}\nmcp:good/sleep {"seconds": 0.05}'
+"""A turn of the healthy part; short, but no burden for the machine."""
+
+
 class Busy:
     """A client that runs turns without a pause in the healthy part; at the end all were well."""
 
-    def __init__(self, interlock: Supervised, text: str = 'mcp:good/echo {"n": 1}') -> None:
+    def __init__(self, interlock: Supervised, text: str = PART) -> None:
         self.turns = 0
         self.bad: list[Any] = []
         self._interlock = interlock

@@ -124,7 +124,8 @@ def test_down_during_start(tmp_path: Path) -> None:
 
 def test_two_downs_with_a_running_turn(tmp_path: Path) -> None:
     """Down with running turns: bounded by 20 s; twice at once both say it; a third finds none."""
-    with Supervised(tmp_path, timing() + GOOD + rogue_toml("bad", *STUBBORN)) as interlock:
+    config = timing(drain=4.0) + GOOD + rogue_toml("bad", *STUBBORN)
+    with Supervised(tmp_path, config) as interlock:
         ready(interlock, "agent:main", "mcp:good", "mcp:bad")
         turn = interlock.client.start_turn('mcp:bad/sleep {"seconds": 600}')["turn"]
         quick = interlock.client.start_turn('mcp:good/sleep {"seconds": 0.8}')["turn"]
@@ -149,9 +150,8 @@ def test_two_downs_with_a_running_turn(tmp_path: Path) -> None:
         assert time.monotonic() - began < 20.0
         assert sorted(code for code, _, _ in codes) in ([0, 0], [0, 3], [3, 3]), codes
         assert long.join()[-1]["type"] == "turn.failed"
-        assert short.join()[-1]["type"] == "turn.completed", (
-            short.items
-        )  # it was given the time to end
+        # It was given the time to end.
+        assert short.join()[-1]["type"] == "turn.completed", short.items
         assert run(interlock.home.path, "down")[0] == 3
 
 
