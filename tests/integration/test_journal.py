@@ -377,3 +377,22 @@ def test_a_flood_of_call_reports_is_dropped_and_not_the_items_of_turns(tmp_path:
             assert len(await made.calls("t1")) == 11
 
     run(story)
+
+
+def test_a_disk_that_stays_full_does_not_fill_the_memory(tmp_path: Path) -> None:
+    """The journal is not open, which is what a disk that refuses everything is like."""
+
+    async def run() -> None:
+        bounds = JournalBounds(backlog=4000, retry=0.05)
+        made = Journal(tmp_path / "j.sqlite3", "e1", Notices(), bounds)
+        made.accept_turn(row("t1"))
+        made.append_items("t1", 0, [b"x" * 3000])
+        made.end_turn(row("t1", "completed"))
+        assert not made.holds("t1") and not made.overfull
+        made.append_items("t2", 0, [b"x" * 3000])
+        assert made.holds("t1"), "its items were given up, so memory may forget it"
+        for number in range(20):
+            made.accept_turn(row(f"n{number}"))
+        assert made.overfull
+
+    asyncio.run(run())

@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from turn_rig import Rig, rig
+from turn_rig import Rig, refusal, rig
 
 from interlock.bus.events import TextDelta, TurnCancelled, TurnCompleted
 from interlock.bus.messages import CallReports, Revoke
@@ -133,5 +133,15 @@ def test_reports_that_come_after_the_death_correct_the_journal_alone(tmp_path: P
         made.turns.on_call_reports("mcp:git", 2, CallReports(reports=(one,)))
         assert made.topics("tool.")[-1] == "tool.started"
         assert json.loads(made.sequencer.replay_document("e1", 0))["events"]
+
+    run(tmp_path, story)
+
+
+def test_no_turn_is_taken_that_fits_neither_disk_nor_memory(tmp_path: Path) -> None:
+    async def story(made: Rig) -> None:
+        made.journal._bytes = 1 << 40
+        error = await refusal(made.start(T))
+        assert error.code == "overloaded" and "free space" in error.message
+        made.journal._bytes = 0
 
     run(tmp_path, story)

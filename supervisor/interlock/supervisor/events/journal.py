@@ -62,7 +62,8 @@ class JournalBounds(msgspec.Struct, frozen=True, kw_only=True):
     """Between two attempts on a disk that refused."""
     batch: int = 4 << 20
     backlog: int = 256 << 20
-    """Of memory for what is not on the disk yet; beyond it the oldest items are given up."""
+    """Of memory for what is not on the disk yet; beyond it the oldest items are given up, and if
+    that is not enough, no new turn is taken."""
     call_backlog: int = 16 << 20
     """Of memory for reports of calls alone; beyond it new ones are dropped and counted."""
     close: float = 3.0
@@ -110,6 +111,11 @@ class Journal:
     def degraded(self) -> bool:
         """Whether the disk refused the last batch."""
         return self._degraded
+
+    @property
+    def overfull(self) -> bool:
+        """Whether turns alone, none of which is given up, are too much for memory."""
+        return self._bytes > self._bounds.backlog
 
     async def open(self) -> tuple[TurnRow, ...]:
         """Start both threads; returns the turns that the supervisor before left unfinished."""
@@ -163,7 +169,9 @@ class Journal:
     def holds(self, turn: str) -> bool:
         """Whether all of that turn is on the disk or was given up, so that memory may forget it."""
         with self._wake:
-            return (turn in self._stored or turn in self._given_up) and not self._pending[turn]
+            if turn in self._given_up:
+                return True
+            return turn in self._stored and turn not in self._pending
 
     def forgotten(self, turn: str) -> None:
         """Memory has forgotten that turn: from now on the disk alone knows it."""

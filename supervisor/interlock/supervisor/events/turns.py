@@ -149,6 +149,11 @@ class TurnService:
         """Take a new turn; the future resolves once it is accepted. Raises OverloadedError."""
         if len(self._live) >= LIVE:
             raise OverloadedError("Too many turns are under way; wait for one to end.")
+        if self.journal.overfull:
+            raise OverloadedError(
+                "The journal cannot be written and no more turns fit into memory; free space on "
+                "the disk, see `interlock status`."
+            )
         loop = asyncio.get_running_loop()
         row = TurnRow(
             turn=new.turn,
