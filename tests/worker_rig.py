@@ -202,8 +202,8 @@ class WorkerRig:
         """Stop the worker and return the pids of its tree that are still there."""
         if self.process.poll() is None:
             self.note_tree()
-            if self._identity:
-                self.send(m.Stop())
+            if self._identity:  # it may end by itself this moment
+                self._control.send([self._identity, encode(m.Stop())])
         await self.exit_code()
         self._died()
         self._control.close()

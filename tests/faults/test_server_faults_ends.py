@@ -6,13 +6,16 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fault_rig import FaultRig, assert_gone, outcomes, until
 from supervised import rogue_toml
 
 from interlock.bus import procfs
+from interlock.bus.client import Client
 
 FLOODS = {"flood_stderr": 2, "flood_stdout": 5, "flood_line": 68, "flood_answers": 5}
 """Megabytes that a worker reads before it takes a flood for one; a long line may be an answer."""
@@ -31,8 +34,7 @@ def test_floods_reach_nobody_else(rig: FaultRig) -> None:
         for flood in FLOODS:
             rig.event("worker.ready", f"mcp:{flood}")
         for flood, megabytes in FLOODS.items():
-            pid = interlock.worker(f"mcp:{flood}")["pid"]
-            until(lambda pid=pid, size=megabytes * 1_000_000: _read_by(pid) > size)
+            _until_read(interlock.worker(f"mcp:{flood}")["pid"], megabytes * 1_000_000)
         ticks = {flood: _ticks(interlock.worker(f"mcp:{flood}")["pid"]) for flood in FLOODS}
         begun = time.monotonic()
         place = interlock.mark()
@@ -57,13 +59,17 @@ def test_floods_reach_nobody_else(rig: FaultRig) -> None:
             assert log.stat().st_size < 6 << 20
 
 
+def _stop(name: str, client: Client) -> dict[str, Any]:
+    return client.control("stop", name)
+
+
 def _ticks(pid: int) -> int:
     return procfs.cpu_ticks([pid])
 
 
-def _read_by(pid: int) -> int:
-    """How many bytes a process has read so far."""
-    return int(Path(f"/proc/{pid}/io").read_text().split()[1])
+def _until_read(pid: int, size: int) -> None:
+    """Wait until a process has read that many bytes."""
+    until(lambda: int(Path(f"/proc/{pid}/io").read_text().split()[1]) > size)
 
 
 def test_a_server_that_ignores_every_request_to_end_is_stopped_in_bounded_time(
@@ -79,9 +85,7 @@ def test_a_server_that_ignores_every_request_to_end_is_stopped_in_bounded_time(
         for name in names:
             rig.event("worker.ready", name)
         trees = [rig.tree(name, 3) for name in names]
-        stops = [
-            rig.start(lambda client, name=name: client.control("stop", name)) for name in names
-        ]
+        stops = [rig.start(partial(_stop, name)) for name in names]
         for name, stop, tree in zip(names, stops, trees, strict=True):
             row = stop.result(10)
             assert (row["state"], row["pid"]) == ("STOPPED", None)

@@ -59,6 +59,9 @@ MAX_BOOT: Final = 60_000
 STOP_TIME: Final = 7.0
 """Seconds that a kind's `stop` may take; the supervisor sends SIGKILL after 8."""
 SWEEP_TIME: Final = 1.0
+LAST_ANSWERS: Final = 0.2
+"""Seconds for callers to read the last answers: what they have not read when their connection ends
+is thrown away by libzmq at their end."""
 LINGER: Final = 0.5
 """Seconds that the last messages may take to leave."""
 FAREWELL: Final = 0.2
