@@ -178,6 +178,34 @@ def test_grant_deny_and_focus(agent: dict[str, object], names: list[str]) -> Non
     assert sum(held.count for held in found.withheld) == 3 - len(names)
 
 
+SPAWN = ("spawn_worker", "SpawnWorker", "spawn-worker", "default:spawn_worker", "a/spawn.worker")
+
+
+def test_what_no_agent_may_call_is_neither_offered_nor_resolved() -> None:
+    made = catalog(x=[*SPAWN, "add_mcp_server", "spawn"])
+    found = offer(made)
+    assert [row.name for row in found.rows] == ["mcp:x/a%2Fspawn.worker", "mcp:x/spawn"]
+    (held,) = found.withheld
+    assert (held.source, held.count, held.by) == ("mcp:x", 5, "deny")
+    assert "never for agents" in held.reason
+    rows, sources, policy = made.rows(), made.sources(), PolicySettings()
+    refused = resolve("mcp:x/spawn_worker", rows, sources, policy, AgentSettings())
+    assert isinstance(refused, Refusal) and refused.code == "denied"
+    # A person is not an agent.
+    assert not isinstance(resolve("mcp:x/spawn_worker", rows, sources, policy), Refusal)
+
+
+@pytest.mark.parametrize("rule", ["erase-all", "EraseAll", "default:erase_all", "mcp:x/erase.all"])
+def test_a_denied_name_is_denied_in_every_spelling(rule: str) -> None:
+    tools = ["erase_all", "EraseAll", "erase-all", "default:erase_all", "a/erase-all"]
+    made = catalog(x=[*tools, "erase"])
+    agent = AgentSettings(deny=(rule,))
+    assert [row.name for row in offer(made, agent).rows] == ["mcp:x/erase"]
+    for row in made.rows():
+        found = resolve(row.name, made.rows(), made.sources(), PolicySettings(), agent)
+        assert isinstance(found, Refusal) is (row.local != "erase")
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -254,6 +254,48 @@ def test_patterns(pattern: str, exact: bool, folded: bool) -> None:
     assert matches_folded(pattern, SHELL) is folded
 
 
+FORMS = ("spawn_worker", "SpawnWorker", "spawn-worker", "x/spawn-worker", "default:spawn_worker")
+FORMS += ("team.spawn_worker", "mcp__x__spawn_worker", "\uff33pawnWorker", "spawn_worker/")
+
+
+@pytest.mark.parametrize(
+    "rule", ["spawn-worker", "spawn_worker", "SpawnWorker", "default:spawn_worker"]
+)
+@pytest.mark.parametrize("tool", FORMS)
+def test_a_bare_rule_forbids_every_form_of_a_name(rule: str, tool: str) -> None:
+    assert matches_folded(rule, CapabilityName("mcp", "y", tool))
+    assert matches_folded(f"mcp:*/{rule.rpartition(':')[2]}", CapabilityName("mcp", "y", tool))
+    assert not matches_folded(rule, CapabilityName("mcp", "y", "spawn_workers_list"))
+
+
+@pytest.mark.parametrize(
+    ("rule", "forbids"),
+    [
+        ("git.git_log", True),
+        ("mcp__git__git_log", True),
+        ("mcp.git.git_log", True),
+        ("git/GitLog", True),
+        ("functions.git_log", True),
+        ("tools/git_log", True),
+        ("hub.git_log", False),
+        ("hub/git_log", False),
+        ("mcp:hub/git_log", False),
+        ("git*", True),
+        ("log*", False),
+        ("gi*", True),
+        ("*_log", True),
+        ("git.*", True),
+    ],
+)
+def test_rules_that_name_a_source(rule: str, forbids: bool) -> None:
+    assert matches_folded(rule, CapabilityName("mcp", "git", "git_log")) is forbids
+
+
+def test_a_wildcard_for_tools_is_not_about_their_source() -> None:
+    assert not matches_folded("read*", CapabilityName("mcp", "reader", "write"))
+    assert matches_folded("read*", CapabilityName("mcp", "writer", "ReadFile"))
+
+
 @given(names)
 def test_a_name_matches_its_own_rule_however_it_is_written(name: CapabilityName) -> None:
     assert matches_folded(str(name), name)

@@ -36,6 +36,7 @@ _KIND = re.compile(r"[a-z]{1,16}")
 _PLAIN_PART = re.compile(r"[a-zA-Z0-9-]+(?:_[a-zA-Z0-9-]+)*")
 _NOT_WIRE = re.compile(r"[^a-zA-Z0-9-]+")
 _STRAY_PERCENT = re.compile(r"%(?![0-9a-fA-F]{2})")
+_LEAF = re.compile(r"__|[/:.]")
 _UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Co", "Zs", "Zl", "Zp"})
 _GENERIC_PREFIXES = frozenset({"default", "defaultapi", "functions", "function", "tools", "tool"})
 """Prefixes that models put before a tool's name without meaning a source; folded."""
@@ -175,25 +176,61 @@ def matches(pattern: str, name: CapabilityName) -> bool:
 def matches_folded(pattern: str, name: CapabilityName) -> bool:
     """Tell whether a pattern names the capability in any spelling; for rules that forbid.
 
+    A bare word forbids a capability of that name wherever it comes from, also where the source
+    itself puts something before it (`default:spawn_worker`, `team/spawn-worker`).
+
     >>> matches_folded("mcp:*/delete_*", CapabilityName("mcp", "Git", "DeleteBranch"))
     True
     >>> matches_folded("mcp:git", CapabilityName("mcp", "git", "git_log"))
     True
+    >>> matches_folded("spawn-worker", CapabilityName("mcp", "x", "team.SpawnWorker"))
+    True
     """
     if matches(pattern, name):
         return True
-    kind, colon, rest = pattern.partition(":")
+    before, _, rest = pattern.partition(":")
+    text = rest if rest and fold(before) in _GENERIC_PREFIXES else pattern
+    kind, colon, rest = text.partition(":")
     if not colon:
-        kind, rest = "*", pattern
-    source, slash, tool = rest.partition("/")
-    if not fnmatchcase(name.kind, kind.strip().casefold()):
-        return False
-    if not colon and not slash:
         # A bare word forbids a capability of that name wherever it comes from.
-        return fnmatchcase(fold(name.name or name.source), _fold_pattern(source))
+        kind, rest = "*", text
+        if _bare(text, name):
+            return True
+    source, slash, tool = rest.partition("/")
+    if not (colon or slash) or not fnmatchcase(name.kind, kind.strip().casefold()):
+        return False
     if not fnmatchcase(fold(name.source), _fold_pattern(source)):
         return False
-    return not slash or fnmatchcase(fold(name.name), _fold_pattern(tool))
+    return not slash or _any_like(_fold_pattern(tool), folded_leaves(name))
+
+
+def folded_leaves(name: CapabilityName) -> tuple[str, ...]:
+    """Return the capability's own name folded, whole and without what stands before it.
+
+    >>> folded_leaves(CapabilityName("mcp", "x", "default:spawn_worker"))
+    ('defaultspawnworker', 'spawnworker')
+    """
+    own = name.name or name.source
+    return tuple(dict.fromkeys((fold(own), fold(_LEAF.split(own.rstrip("/:._"))[-1]))))
+
+
+def _bare(text: str, name: CapabilityName) -> bool:
+    """Tell whether a pattern without a kind means the capability."""
+    leaves = folded_leaves(name)
+    parts = _LEAF.split(text)
+    if _any_like(_fold_pattern(text), leaves):
+        return True
+    if len(parts) > 1 and fold(parts[0]) in _GENERIC_PREFIXES:
+        return _any_like(_fold_pattern(parts[-1]), leaves)
+    if len(parts) == 1 and ("*" in text or "?" in text):
+        return False  # `read*` is about tools, not about everything of a source `reader`.
+    source = fold(name.source)
+    with_source = [source + leaf for leaf in leaves]
+    return _any_like(_fold_pattern(text), (*with_source, *(name.kind + one for one in with_source)))
+
+
+def _any_like(pattern: str, texts: Iterable[str]) -> bool:
+    return any(fnmatchcase(text, pattern) for text in texts)
 
 
 def resolve_spelling(

@@ -11,6 +11,7 @@ import msgspec
 from interlock.bus.names import CapabilityName, matches, matches_folded
 from interlock.bus.records import OfferRow
 from interlock.bus.settings import AgentSettings, PolicySettings
+from interlock.supervisor.catalog.never import never_for_agents
 from interlock.supervisor.catalog.rows import CatalogRow, SourceView
 
 REMEMBERED: Final = 1 << 15
@@ -52,6 +53,8 @@ def forbidden(
         return "grant", "not in the agent's grant"
     if any(_forbids(pattern, row.name) for pattern in agent.deny):
         return "deny", "denied to the agent"
+    if never_for_agents(row.name):
+        return "deny", "never for agents: it would start, change or control what runs them"
     return None
 
 
