@@ -33,7 +33,7 @@ def test_status_has_the_shape_of_the_contract(interlock: Supervised) -> None:
     assert supervisor["home"] == str(interlock.home.path)
     assert 0 < supervisor["rss_bytes"] < 100 << 20
     rows = {row["name"]: row for row in document["workers"]}
-    assert list(rows) == ["agent:main", "mcp:x", "mcp:y"]
+    assert list(rows) == ["agent:main", "mcp:x", "mcp:y", "core:basics"]
     row = interlock.wait_state("mcp:x", "READY")
     assert row["pid"] > 0 and row["generation"] == 1 and row["tools"] > 10
     assert row["rss_bytes"] > 0 and row["p50_ms"] is None and row["reason"] == ""
@@ -123,7 +123,7 @@ def test_descriptors_do_not_grow_with_restarts(interlock: Supervised) -> None:
     for _ in range(4):
         assert interlock.client.control("restart", "mcp:y")["state"] == "READY"
     assert interlock.descriptors() <= before + 1
-    assert len(list((interlock.home.run / "data").iterdir())) == 2
+    assert len(list((interlock.home.run / "data").iterdir())) == 3
 
 
 def test_a_missing_program_fails_its_worker_at_once_and_says_what_to_do(tmp_path: Path) -> None:

@@ -8,8 +8,16 @@ import msgspec
 import pytest
 
 from interlock.bus.errors import MalformedError
+from interlock.bus.names import local_name
 from interlock.bus.records import CapabilityReport
-from interlock.bus.settings import AgentSettings, McpServerSettings, PolicySettings, ToolSettings
+from interlock.bus.settings import (
+    AgentSettings,
+    CliToolSettings,
+    CoreSettings,
+    McpServerSettings,
+    PolicySettings,
+    ToolSettings,
+)
 from interlock.supervisor.catalog.offer import Offer, make_offer
 from interlock.supervisor.catalog.resolve import Refusal, resolve
 from interlock.supervisor.catalog.rows import MAX_TOOLS, Catalog, Delta, summary, tier_of
@@ -90,7 +98,7 @@ def test_tiers(annotations: dict[str, bool], settings: dict[str, object], tier: 
     assert tier_of(report("t", **annotations), entry) == tier
 
 
-def test_differences_are_of_what_is_usable() -> None:
+def test_differences_tell_what_came_went_and_changed() -> None:
     made = Catalog()
     settings = McpServerSettings(disabled_tools=("b",))
     assert made.configure("mcp:s", settings) == Delta()
@@ -100,14 +108,95 @@ def test_differences_are_of_what_is_usable() -> None:
     assert made.report("mcp:s", [report("c"), report("d")]) == Delta(
         added=("mcp:s/d",), removed=("mcp:s/a",)
     )
-    assert made.set_state("mcp:s", "DEGRADED", "circuit open") == Delta(
-        removed=("mcp:s/c", "mcp:s/d")
-    )
+    both = ("mcp:s/c", "mcp:s/d")
+    assert made.set_state("mcp:s", "DEGRADED", "circuit open") == Delta(changed=both)
     assert made.configure("mcp:s", McpServerSettings()) == Delta()
-    made.set_state("mcp:s", "READY", "")
-    assert made.remove("mcp:s") == Delta(removed=("mcp:s/c", "mcp:s/d"))
+    assert made.set_state("mcp:s", "READY", "") == Delta(changed=both)
+    blocked = McpServerSettings(tools={"c": ToolSettings(tier="block")})
+    assert made.configure("mcp:s", blocked) == Delta(removed=("mcp:s/c",))
+    assert made.configure("mcp:s", McpServerSettings()) == Delta(added=("mcp:s/c",))
+    assert made.remove("mcp:s") == Delta(removed=both)
     assert not made.remove("mcp:s")
     assert made.rows() == ()
+
+
+def test_rows_of_a_source_that_stays_down_go_in_the_end() -> None:
+    made = catalog(git=["log", "add"])
+    both = ("mcp:git/add", "mcp:git/log")
+    assert not made.stale("mcp:git")
+    assert not made.expire("mcp:git")
+    assert made.set_state("mcp:git", "BACKOFF", "exit code 1") == Delta(changed=both)
+    assert made.stale("mcp:git")
+    assert [(row.connected, row.reason) for row in made.rows()] == [(False, "exit code 1")] * 2
+    assert offer(made).rows == ()
+    made.set_state("mcp:git", "INITIALIZING", "")
+    assert made.expire("mcp:git") == Delta(removed=both)
+    assert made.rows() == () and not made.stale("mcp:git")
+    made.report("mcp:git", [report("log")])
+    assert made.set_state("mcp:git", "READY", "") == Delta(added=("mcp:git/log",))
+
+
+def test_what_a_source_reports_when_it_comes_back_is_not_stale() -> None:
+    made = catalog(git=["log", "add"])
+    made.set_state("mcp:git", "BACKOFF", "")
+    made.set_state("mcp:git", "INITIALIZING", "")
+    assert made.report("mcp:git", [report("log")]) == Delta(removed=("mcp:git/add",))
+    assert not made.stale("mcp:git") and not made.expire("mcp:git")
+    made.set_state("mcp:git", "BACKOFF", "again")
+    assert made.stale("mcp:git")
+
+
+def quiet() -> Catalog:
+    return catalog(files=["read", local_name("resource", "file:///a b"), local_name("prompt", "p")])
+
+
+def test_resources_and_prompts_are_rows_of_their_own_kind() -> None:
+    tool, prompt, resource = quiet().rows()
+    assert (prompt.name, prompt.kind, prompt.source) == ("prompt:files/p", "prompt", "mcp:files")
+    assert resource.name == "resource:files/file%3A%2F%2F%2Fa%20b"
+    assert resource.kind == "resource" and len(resource.wire) <= 64
+    assert tool.kind == "mcp"
+
+
+@pytest.mark.parametrize(
+    ("agent", "kinds"),
+    [
+        (AgentSettings(), ["mcp"]),
+        (AgentSettings(grant=("*", "prompt:*")), ["mcp", "prompt"]),
+        (AgentSettings(focus=("resource:files/*",)), ["resource", "mcp"]),
+        (AgentSettings(grant=("*", "resource:*"), deny=("mcp:files",)), []),
+        (
+            AgentSettings(grant=("*", "resource:*", "prompt:*"), deny=("mcp:*/p",)),
+            ["mcp", "resource"],
+        ),
+    ],
+)
+def test_resources_and_prompts_are_offered_where_they_are_named(
+    agent: AgentSettings, kinds: list[str]
+) -> None:
+    assert [row.kind for row in offer(quiet(), agent).rows] == kinds
+
+
+def test_a_name_of_a_source_that_is_not_there_yet_is_unavailable() -> None:
+    made = Catalog()
+    made.configure("mcp:git", McpServerSettings())
+    made.configure("cli:gh", CliToolSettings(command="gh"))
+    made.configure("core:basics", CoreSettings())
+    for name in ("mcp:git/log", "resource:git/x", "prompt__git__x", "cli:gh", "core:time"):
+        refused = resolve(name, made.rows(), made.sources(), PolicySettings())
+        assert isinstance(refused, Refusal) and refused.code == "unavailable", name
+
+
+def test_own_tools_and_programs_have_short_names() -> None:
+    made = Catalog()
+    made.configure("cli:gh", CliToolSettings(command="gh", tier="ask", timeout=7))
+    made.report("cli:gh", [report("gh")])
+    made.configure("core:basics", CoreSettings())
+    made.report("core:basics", [report("notes_write"), report("time")])
+    gh, write, clock = made.rows()
+    assert (gh.name, gh.wire, gh.tier, gh.timeout_max) == ("cli:gh", "cli__gh", "ask", 7)
+    assert (write.name, write.source, write.tier) == ("core:notes_write", "core:basics", "monitor")
+    assert (clock.wire, clock.tier) == ("core__time", "safe")
 
 
 def test_unknown_sources_report_nothing() -> None:

@@ -50,7 +50,7 @@ def codes(loaded: Loaded) -> list[str]:
 
 def test_without_any_file_there_is_the_agent_main(place: Place) -> None:
     loaded = place.load()
-    assert list(loaded.settings.workers()) == ["agent:main"]
+    assert list(loaded.settings.workers()) == ["agent:main", "core:basics"]
     assert loaded.settings.agents["main"].settings.model == ""
     assert loaded.problems == ()
 
@@ -85,7 +85,7 @@ def test_untrusted_files_grant_nothing_and_are_listed(place: Place) -> None:
     )
     place.shared.write_text('{"mcpServers": {"time": {"command": "y"}}}')
     loaded = place.load()
-    assert list(loaded.settings.workers()) == ["agent:main"]
+    assert list(loaded.settings.workers()) == ["agent:main", "core:basics"]
     assert loaded.settings.policy.ask == ()
     listed = {(problem.entry, problem.fix) for problem in loaded.problems}
     assert listed == {
@@ -107,12 +107,12 @@ def test_an_entry_that_gets_a_mistake_goes_on_as_it_was(place: Place) -> None:
     second = place.load(previous=first)
     third = place.load(previous=second)
     assert third.settings == second.settings
-    assert list(second.settings.workers()) == ["agent:main", "agent:w", "mcp:a"]
+    assert list(second.settings.workers()) == ["agent:main", "agent:w", "mcp:a", "core:basics"]
     assert second.settings.mcp_servers["a"] == first.settings.mcp_servers["a"]
     told = {problem.entry: problem.message for problem in second.problems}
     assert all("as it was before" in told[name] for name in ("mcp:a", "agent:w"))
     assert "before" not in told["mcp:c"]
-    assert list(place.load().settings.workers()) == ["agent:main"]
+    assert list(place.load().settings.workers()) == ["agent:main", "core:basics"]
 
 
 def test_what_lost_its_trust_does_not_go_on_through_a_mistake_elsewhere(place: Place) -> None:
@@ -217,7 +217,7 @@ def test_bytes(place: Place, content: bytes, code: str, line: int) -> None:
         assert loaded.settings.mcp_servers["git"].settings.command == "x"
     else:
         assert [(problem.code, problem.line) for problem in loaded.problems] == [(code, line)]
-        assert list(loaded.settings.workers()) == ["agent:main"]
+        assert list(loaded.settings.workers()) == ["agent:main", "core:basics"]
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_a_long_timeout_moves_its_own_cap() -> None:
 
 def test_names_of_any_text_are_accepted_but_not_the_empty_one() -> None:
     found, problems = read("[mcp_servers.'a b/c']\ncommand='x'\n[mcp_servers.'']\ncommand='x'\n")
-    assert list(found.workers()) == ["mcp:a%20b%2Fc"]
+    assert list(found.workers()) == ["mcp:a%20b%2Fc", "core:basics"]
     assert [problem.line for problem in problems] == [3]
 
 

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from interlock.workers.mcp.kept import MAX_AGE, MAX_FILES, MAX_TOTAL, KeptFile, keep, prune, surplus
+from interlock.workers.kept import MAX_AGE, MAX_FILES, MAX_TOTAL, KeptFile, keep, prune, surplus
 
 
 def test_the_newest_files_stay_within_number_and_size() -> None:

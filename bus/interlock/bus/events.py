@@ -79,11 +79,12 @@ class WorkerStopped(WorkerEvent, frozen=True, kw_only=True, tag="worker.stopped"
 
 
 class CatalogChanged(Event, frozen=True, kw_only=True, tag="catalog.changed"):
-    """Capabilities came or went; names in catalog order."""
+    """Capabilities came, went, or changed between usable and not; names in catalog order."""
 
     name: str = ""
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
 
 
 class ToolEvent(Event, frozen=True, kw_only=True):

@@ -161,6 +161,19 @@ class SchemaGet(Message, frozen=True, kw_only=True, tag="schema.get"):
     digests: tuple[str, ...]
 
 
+class ToolsFind(Message, frozen=True, kw_only=True, tag="tools.find"):
+    """The core worker searches, for a call of that turn, what the turn was not offered.
+
+    Answered by `tools.found`. `turn` empty: no turn asks; everything that policy allows is searched
+    and nothing is added to any offer.
+    """
+
+    id: int
+    turn: str = ""
+    query: str
+    limit: int = 8
+
+
 ControlUp = (
     Hello
     | Ready
@@ -176,6 +189,7 @@ ControlUp = (
     | Drained
     | Revoked
     | SchemaGet
+    | ToolsFind
 )
 
 # --- control plane, supervisor to worker ---
@@ -272,6 +286,18 @@ class Schemas(Message, frozen=True, kw_only=True, tag="schemas"):
     id: int
 
 
+class ToolsFound(Message, frozen=True, kw_only=True, tag="tools.found"):
+    """Answers `tools.find`: what was found belongs to the turn's offer from now on.
+
+    Body: `{"tools": [{"name", "wire", "summary"}, ...]}`, best first. `code`: an outcome, if the
+    search was refused.
+    """
+
+    id: int
+    code: str = ""
+    message: str = ""
+
+
 ControlDown = (
     Configure
     | Apply
@@ -285,6 +311,7 @@ ControlDown = (
     | Drain
     | Stop
     | Schemas
+    | ToolsFound
 )
 
 # --- data plane, caller to target ---

@@ -31,6 +31,10 @@ MAX_WIRE: Final = 64
 MAX_CANDIDATES: Final = 5
 """Names that a failed resolution offers at most."""
 
+QUIET_KINDS: Final = ("prompt", "resource")
+"""Kinds that mcp workers serve besides tools."""
+LOCAL_MARK: Final = "\x1f"
+
 _HASH = 16
 _KIND = re.compile(r"[a-z]{1,16}")
 _PLAIN_PART = re.compile(r"[a-zA-Z0-9-]+(?:_[a-zA-Z0-9-]+)*")
@@ -99,6 +103,38 @@ class CapabilityName(msgspec.Struct, frozen=True, order=True):
     def parse(cls, text: str) -> CapabilityName:
         """Read the written form. Raises UsageError for anything else."""
         return cls(*_split(text))
+
+
+def local_name(kind: str, name: str) -> str:
+    """Return the name by which an mcp worker knows a resource or prompt of its server.
+
+    It cannot be the name of a tool, which holds no control character.
+
+    >>> local_name("prompt", "simple")
+    'prompt\\x1fsimple'
+    """
+    return f"{kind}{LOCAL_MARK}{name}"
+
+
+def capability_of(worker: WorkerName, local: str) -> CapabilityName:
+    """Return the capability that a worker serves under a local name. Raises UsageError.
+
+    >>> git = WorkerName("mcp", "git")
+    >>> str(capability_of(git, "log")), str(capability_of(git, local_name("prompt", "review")))
+    ('mcp:git/log', 'prompt:git/review')
+    >>> str(capability_of(WorkerName("cli", "gh"), "gh"))
+    'cli:gh'
+    >>> str(capability_of(WorkerName("core", "basics"), "time"))
+    'core:time'
+    """
+    if worker.kind == "core":
+        return CapabilityName("core", local)
+    if worker.kind == "cli" and local == worker.id:
+        return CapabilityName("cli", local)
+    kind, mark, name = local.partition(LOCAL_MARK)
+    if worker.kind == "mcp" and mark and kind in QUIET_KINDS:
+        return CapabilityName(kind, worker.id, name)
+    return CapabilityName(worker.kind, worker.id, local)
 
 
 def wire_name(name: CapabilityName) -> str:

@@ -44,6 +44,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Between two resource samples while nobody looks."""
     ticket: Annotated[float, msgspec.Meta(gt=0, le=60)] = 60.0
     circuit_open: Positive = 10.0
+    stale: Seconds = 30.0
+    """How long the rows of a source that is down stay in the catalog, marked as not connected."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -97,6 +99,76 @@ class McpServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     placement: Literal["local"] = "local"
 
 
+class CliArgument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One argument of a command-line tool: `[cli_tools.X.arguments.NAME]`."""
+
+    type: Literal["string", "integer", "number", "boolean", "list"] = "string"
+    description: str = ""
+    option: str = ""
+    """Written before the value, such as `--limit`; empty: the value alone, in the table's order."""
+    required: bool = False
+    choices: tuple[str, ...] = ()
+
+
+class CliToolSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """One `[cli_tools.NAME]` entry: a program that agents may run, never through a shell."""
+
+    command: str = ""
+    args: tuple[str, ...] = ()
+    """Fixed words, before everything that a call brings."""
+    description: str = ""
+    subcommands: tuple[str, ...] = ()
+    """The only ones that may be run, such as `pr list`; empty: the program decides."""
+    arguments: dict[str, CliArgument] = {}
+    """Empty: a call brings its words itself, as `args`."""
+    env: dict[str, str] = {}
+    cwd: str = ""
+    enabled: bool = True
+    timeout: Positive = 60.0
+    max_output: Size = 64 << 10
+    concurrency: AtLeastOne = 4
+    queue: Count = 16
+    tier: Literal["safe", "monitor", "ask", "block"] = "monitor"
+    usage_card: tuple[str, ...] = ()
+    limits: Limits = Limits()
+
+    @property
+    def call_timeout(self) -> float:
+        """What the catalog knows as a call's time."""
+        return self.timeout
+
+    @property
+    def call_timeout_max(self) -> float:
+        """A program reports no progress, so nothing renews its time."""
+        return self.timeout
+
+    @property
+    def tools(self) -> dict[str, ToolSettings]:
+        """None apart: the entry is its one tool."""
+        return {}
+
+    @property
+    def disabled_tools(self) -> tuple[str, ...]:
+        """None: `enabled = false` takes the tool away."""
+        return ()
+
+
+class CoreSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of the core worker, which no file sets: it is always there."""
+
+    enabled: bool = True
+    limits: Limits = Limits()
+    call_timeout: float = 30.0
+    call_timeout_max: float = 30.0
+    tier: Literal["safe", "monitor", "ask", "block"] = "safe"
+    disabled_tools: tuple[str, ...] = ()
+
+    @property
+    def tools(self) -> dict[str, ToolSettings]:
+        """What differs from the tier of all: a write is shown."""
+        return {"notes_write": ToolSettings(tier="monitor")}
+
+
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """One `[agents.NAME]` entry."""
 
@@ -148,4 +220,21 @@ class AgentConfigure(msgspec.Struct, frozen=True, kw_only=True):
 
     agent: str
     settings: AgentSettings
+    timing: Timing = Timing()
+
+
+class CliConfigure(msgspec.Struct, frozen=True, kw_only=True):
+    """Body of `configure` for a cli worker; folders as for mcp workers."""
+
+    tool: str
+    settings: CliToolSettings
+    folder: str
+    results_folder: str
+    timing: Timing = Timing()
+
+
+class CoreConfigure(msgspec.Struct, frozen=True, kw_only=True):
+    """Body of `configure` for the core worker."""
+
+    notes_folder: str
     timing: Timing = Timing()

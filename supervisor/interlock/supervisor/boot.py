@@ -3,24 +3,40 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
 from interlock.bus.endpoints import Home, endpoint, file_stem
+from interlock.bus.names import WorkerName
 from interlock.bus.records import Boot
-from interlock.bus.settings import AgentConfigure, Limits, McpConfigure, McpServerSettings, Timing
-from interlock.supervisor.config.model import AgentEntry, ServerEntry
+from interlock.bus.settings import (
+    AgentConfigure,
+    CliConfigure,
+    CliToolSettings,
+    CoreConfigure,
+    Limits,
+    McpConfigure,
+    McpServerSettings,
+    Timing,
+)
+from interlock.supervisor.config.model import (
+    AgentEntry,
+    CliEntry,
+    CoreEntry,
+    Entry,
+    ServerEntry,
+)
 from interlock.supervisor.config.sizes import parse_size
 from interlock.supervisor.spawn.launcher import SpawnRequest
 
-Entry = ServerEntry | AgentEntry
-
-MCP_NICE: Final = 5
-"""Servers come after agents and the supervisor where the processor is short."""
-AGENT_INIT: Final = 30.0
-"""Seconds that an agent may take to prepare itself."""
+SERVING_NICE: Final = 5
+"""Servers and programs come after agents and the supervisor where the processor is short."""
+OWN_INIT: Final = 30.0
+"""Seconds that a worker which waits for no server may take to prepare itself."""
+NOTES: Final = "notes"
+"""Folder of agents' notes in the home."""
 KEYRING_VARIABLES: Final = (
     "DBUS_SESSION_BUS_ADDRESS",
     "PYTHON_KEYRING_BACKEND",
@@ -34,12 +50,20 @@ _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-[^}]*)?\}")
 
 def kind_of(entry: Entry) -> str:
     """Kind of the worker that an entry describes."""
-    return "mcp" if isinstance(entry, ServerEntry) else "agent"
+    match entry:
+        case ServerEntry():
+            return "mcp"
+        case CliEntry():
+            return "cli"
+        case CoreEntry():
+            return "core"
+        case AgentEntry():
+            return "agent"
 
 
 def init_budget(entry: Entry) -> float:
     """Seconds that the worker allows itself to get ready."""
-    return entry.settings.init_timeout if isinstance(entry, ServerEntry) else AGENT_INIT
+    return entry.settings.init_timeout if isinstance(entry, ServerEntry) else OWN_INIT
 
 
 def boot_record(
@@ -48,7 +72,7 @@ def boot_record(
     """Make the boot record of a new generation; `nonce` and `token` are random."""
     limits = entry.settings.limits
     kind = kind_of(entry)
-    default = MCP_NICE if kind == "mcp" else 0
+    default = SERVING_NICE if kind in ("mcp", "cli") else 0
     return Boot(
         name=name,
         kind=kind,
@@ -68,7 +92,9 @@ def spawn_request(boot: Boot, entry: Entry) -> SpawnRequest:
     limits: Limits = entry.settings.limits
     return SpawnRequest(
         boot=boot,
-        keep_env=named_variables(entry.settings) if isinstance(entry, ServerEntry) else (),
+        keep_env=named_variables(entry.settings)
+        if isinstance(entry, (ServerEntry, CliEntry))
+        else (),
         open_files=limits.open_files,
         cpu_seconds=limits.cpu_seconds,
         address_space=None if limits.address_space is None else parse_size(limits.address_space),
@@ -82,6 +108,20 @@ def configure_body(home: Home, name: str, entry: Entry, timing: Timing) -> bytes
         return msgspec.json.encode(
             AgentConfigure(agent=short, settings=entry.settings, timing=timing)
         )
+    if isinstance(entry, CoreEntry):
+        return msgspec.json.encode(
+            CoreConfigure(notes_folder=str(home.path / NOTES), timing=timing)
+        )
+    if isinstance(entry, CliEntry):
+        return msgspec.json.encode(
+            CliConfigure(
+                tool=short_id(name),
+                settings=entry.settings,
+                folder=entry.folder,
+                results_folder=str(home.results),
+                timing=timing,
+            )
+        )
     return msgspec.json.encode(
         McpConfigure(
             server=short,
@@ -93,7 +133,12 @@ def configure_body(home: Home, name: str, entry: Entry, timing: Timing) -> bytes
     )
 
 
-def named_variables(settings: McpServerSettings) -> tuple[str, ...]:
+def short_id(name: str) -> str:
+    """The name of an entry as its file has it, from the name of its worker."""
+    return WorkerName.parse(name).id
+
+
+def named_variables(settings: McpServerSettings | CliToolSettings) -> tuple[str, ...]:
     """Names of the environment variables that an entry asks for, sorted.
 
     >>> named_variables(McpServerSettings(env={"TOKEN": "", "URL": "${HOST:-localhost}/x"}))
@@ -102,20 +147,14 @@ def named_variables(settings: McpServerSettings) -> tuple[str, ...]:
     texts = list(_texts(settings))
     names = {name for text in texts for name in _VARIABLE.findall(text)}
     names |= {name for name, value in settings.env.items() if value == ""}
-    if settings.api_key_env:
+    if isinstance(settings, McpServerSettings) and settings.api_key_env:
         names.add(settings.api_key_env)
     if any("${keyring:" in text for text in texts):
         names |= set(KEYRING_VARIABLES)
     return tuple(sorted(names))
 
 
-def _texts(settings: McpServerSettings) -> Iterator[str]:
-    values: Iterable[str] = (
-        settings.command,
-        settings.cwd,
-        settings.url,
-        *settings.args,
-        *settings.env.values(),
-        *settings.headers.values(),
-    )
-    yield from values
+def _texts(settings: McpServerSettings | CliToolSettings) -> Iterator[str]:
+    yield from (settings.command, settings.cwd, *settings.args, *settings.env.values())
+    if isinstance(settings, McpServerSettings):
+        yield from (settings.url, *settings.headers.values())

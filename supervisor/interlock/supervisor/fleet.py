@@ -17,14 +17,13 @@ from interlock.bus.messages import Configure, ControlDown, Drain, Stop
 from interlock.bus.settings import AgentSettings, PolicySettings, Timing
 from interlock.supervisor.attention import STATE, Attention, Row
 from interlock.supervisor.boot import (
-    Entry,
     boot_record,
     configure_body,
     init_budget,
     kind_of,
     spawn_request,
 )
-from interlock.supervisor.config.model import Settings
+from interlock.supervisor.config.model import Entry, Settings
 from interlock.supervisor.control import ControlPlane
 from interlock.supervisor.events.ports import WorkerView
 from interlock.supervisor.events.sequencer import Sequencer

@@ -162,6 +162,8 @@ class Inbox:
                 member.metrics.add(message.reports)
                 member.in_flight, member.queue = message.in_flight, message.queue
                 self._turns.on_call_reports(name, generation, message)
+            case m.ToolsFind() if member.worker.kind == "core":
+                self._turns.on_tools_find(name, generation, message)
             case m.Capabilities() if member.worker.state in UP:
                 self._turns.on_capabilities(name, message, body)
                 count = len(message.rows)

@@ -8,7 +8,7 @@ from interlock.bus.codec import decode_as
 from interlock.bus.messages import Resolve
 from interlock.bus.records import Target
 from interlock.supervisor.api import Api
-from interlock.supervisor.config.model import Settings, worker_name
+from interlock.supervisor.config.model import AgentEntry, Settings
 from interlock.supervisor.events.turnapi import TurnApi
 from interlock.supervisor.events.turns import TurnService
 from interlock.supervisor.policy.tickets import TicketOffice
@@ -46,8 +46,10 @@ class Links:
     def settings_changed(self, settings: Settings) -> None:
         """These settings are in force from now on."""
         self._tickets.life = settings.supervisor.timing.ticket
-        for name, entry in settings.mcp_servers.items():
-            self._turns.source_configured(worker_name("mcp_servers", name), entry.settings)
+        self._turns.stale_after = settings.supervisor.timing.stale
+        for name, entry in settings.workers().items():
+            if not isinstance(entry, AgentEntry):
+                self._turns.source_configured(name, entry.settings)
 
     async def resolve(self, identity: bytes, message: Resolve, body: bytes | None) -> bytes:
         """Answer as the turn service does, and remember who is to hear of that generation's end."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from interlock.bus.records import Child
-from interlock.supervisor.boot import Entry
+from interlock.supervisor.config.model import Entry
 from interlock.supervisor.lifecycle.states import State, Worker
 from interlock.supervisor.metrics import CallMetrics
 from interlock.supervisor.resources import Load

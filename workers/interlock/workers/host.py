@@ -51,6 +51,8 @@ from interlock.workers.secrets import Masks
 KINDS: Final = {
     "mcp": "interlock.workers.mcp.worker:kind",
     "agent": "interlock.workers.agent.worker:kind",
+    "core": "interlock.workers.core.worker:kind",
+    "cli": "interlock.workers.cli.worker:kind",
 }
 """Entry of each kind; imported in the worker that is of that kind, and nowhere else."""
 BOOT_PREFIX: Final = 4

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from interlock.bus.names import CapabilityName, matches, matches_folded
+from interlock.bus.names import QUIET_KINDS, CapabilityName, matches, matches_folded
 from interlock.bus.records import OfferRow
 from interlock.bus.settings import AgentSettings, PolicySettings
 from interlock.supervisor.catalog.never import never_for_agents
@@ -16,7 +16,7 @@ from interlock.supervisor.catalog.rows import CatalogRow, SourceView
 
 REMEMBERED: Final = 1 << 15
 """Answers of rules that are kept; folding 600 names for every turn would stall the supervisor."""
-By = Literal["disabled", "policy", "grant", "deny", "state", "limit"]
+By = Literal["disabled", "policy", "grant", "deny", "state", "limit", "kind"]
 
 
 class Withheld(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,17 +45,31 @@ def forbidden(
     """
     if row.disabled:
         return "disabled", "disabled in the server's entry (disabled_tools)"
-    if row.tier == "block" or any(_forbids(pattern, row.name) for pattern in policy.block):
+    if row.tier == "block" or any(_bars(pattern, row) for pattern in policy.block):
         return "policy", "blocked by policy"
     if agent is None:
         return None
     if not any(_allows(pattern, row.name) for pattern in agent.grant):
         return "grant", "not in the agent's grant"
-    if any(_forbids(pattern, row.name) for pattern in agent.deny):
+    if any(_bars(pattern, row) for pattern in agent.deny):
         return "deny", "denied to the agent"
     if never_for_agents(row.name):
         return "deny", "never for agents: it would start, change or control what runs them"
     return None
+
+
+def listed(row: CatalogRow, agent: AgentSettings) -> bool:
+    """Whether a permitted row is put before the agent from the start of a turn.
+
+    Resources and prompts would drown the tools, so they are listed only where the agent's grant or
+    focus names their kind; until then they are found by `core:find_tools` and called by name.
+    """
+    if row.kind not in QUIET_KINDS:
+        return True
+    start = f"{row.kind}:"
+    return any(
+        rule.startswith(start) and _allows(rule, row.name) for rule in (*agent.grant, *agent.focus)
+    )
 
 
 def permitted(
@@ -88,16 +102,33 @@ def make_offer(
         why = forbidden(row, agent, policy)
         if why is None and not row.connected:
             why = ("state", row.reason)
+        if why is None and not listed(row, agent):
+            why = ("kind", f"{row.kind}s are offered where the agent's grant names them")
         if why is not None:
             key = (row.source, *why)
             counts[key] = counts.get(key, 0) + 1
     return Offer(
-        rows=tuple(row for row in permitted(rows, agent, policy) if row.connected),
+        rows=tuple(
+            row for row in permitted(rows, agent, policy) if row.connected and listed(row, agent)
+        ),
         withheld=tuple(
             Withheld(source=source, count=count, by=by, reason=reason)
             for (source, by, reason), count in sorted(counts.items())
         ),
     )
+
+
+def _bars(pattern: str, row: CatalogRow) -> bool:
+    """Whether a rule that forbids means the row; one about a server means all that it serves."""
+    if _forbids(pattern, row.name):
+        return True
+    return row.kind in QUIET_KINDS and _forbids(pattern, _as_tool(row.name))
+
+
+@lru_cache(REMEMBERED)
+def _as_tool(name: str) -> str:
+    parts = CapabilityName.parse(name)
+    return str(CapabilityName("mcp", parts.source, parts.name))
 
 
 @lru_cache(REMEMBERED)

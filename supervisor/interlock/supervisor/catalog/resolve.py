@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from interlock.bus.errors import UsageError
-from interlock.bus.names import CapabilityName, resolve_spelling
+from interlock.bus.names import QUIET_KINDS, CapabilityName, resolve_spelling
 from interlock.bus.settings import AgentSettings, PolicySettings
 from interlock.supervisor.catalog.offer import forbidden
 from interlock.supervisor.catalog.rows import CatalogRow, SourceView
@@ -82,10 +82,14 @@ def _unknown(text: str, rows: Sequence[CatalogRow], sources: Mapping[str, Source
 
 def _source_of(text: str, sources: Mapping[str, SourceView]) -> SourceView | None:
     try:
-        return sources.get(str(CapabilityName.parse(text).worker))
+        name = CapabilityName.parse(text)
+        kind, source = name.kind, str(name.worker).partition(":")[2]
     except UsageError:
         kind, _, rest = text.partition("__")
-        return sources.get(f"{kind}:{rest.partition('__')[0]}")
+        source = rest.partition("__")[0]
+    if kind == "core":
+        return next((view for view in sources.values() if view.name.startswith("core:")), None)
+    return sources.get(f"{'mcp' if kind in QUIET_KINDS else kind}:{source}")
 
 
 def _candidates(text: str, rows: Sequence[CatalogRow]) -> tuple[str, ...]:

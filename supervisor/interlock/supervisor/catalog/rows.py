@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from interlock.bus.errors import UsageError
-from interlock.bus.names import CapabilityName, WorkerName, wire_name
+from interlock.bus.names import CapabilityName, WorkerName, capability_of, wire_name
 from interlock.bus.records import CapabilityReport, Tier
-from interlock.bus.settings import McpServerSettings
+from interlock.bus.settings import ToolSettings
 
 SUMMARY: Final = 140
 """Characters of a summary."""
@@ -26,6 +26,8 @@ TIERS: Final[tuple[Tier, ...]] = ("safe", "monitor", "ask", "block")
 DIGEST: Final = 64
 """Characters of a digest; a report with another one has no document."""
 USABLE: Final = "READY"
+CURRENT: Final = (USABLE, "DEGRADED", "INITIALIZING")
+"""States of a process that has reported what it serves, or is about to."""
 _STATE_REASONS: Final = {
     "STOPPED": "stopped",
     "STARTING": "starting",
@@ -39,6 +41,30 @@ _STATE_REASONS: Final = {
 
 _SPOKEN: Final = frozenset({"STARTING", "INITIALIZING", "BACKOFF", "FAILED"})
 """States that a reason, which tells of the attempt before, does not show."""
+
+
+class SourceSettings(Protocol):
+    """What the catalog needs of a source's entry, whatever its kind."""
+
+    @property
+    def tier(self) -> Tier:
+        """For capabilities that `tools` says nothing about."""
+
+    @property
+    def tools(self) -> Mapping[str, ToolSettings]:
+        """Settings of single capabilities, by local name."""
+
+    @property
+    def disabled_tools(self) -> Sequence[str]:
+        """Local names of capabilities that nobody may use."""
+
+    @property
+    def call_timeout(self) -> float:
+        """Seconds without progress."""
+
+    @property
+    def call_timeout_max(self) -> float:
+        """Seconds in all."""
 
 
 class CatalogRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,14 +93,18 @@ class CatalogRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True):
-    """Usable capabilities that came and went, in catalog order."""
+    """Capabilities that came, went, or changed between usable and not; in catalog order.
+
+    One comes when it is usable for the first time, and goes when its row does.
+    """
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether anything changed."""
-        return bool(self.added or self.removed)
+        return bool(self.added or self.removed or self.changed)
 
 
 class SourceView(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,12 +123,16 @@ class SourceView(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class _Source:
-    settings: McpServerSettings
+    settings: SourceSettings
     state: str = "STOPPED"
     reason: str = ""
     reports: tuple[CapabilityReport, ...] = ()
     over: int = 0
     rows: tuple[CatalogRow, ...] = ()
+    known: frozenset[str] = frozenset()
+    """Names of rows that were usable once and have not gone since."""
+    stale: bool = False
+    """It is down, and what its rows say is from before."""
 
     @property
     def connected(self) -> bool:
@@ -120,14 +154,15 @@ class Catalog:
     """What every source reported and how it is; one owner, no clock, no I/O.
 
     Sources stand in the order of their names, the rows of a source in the order of theirs, so the
-    same state gives the same lists. A source that is down keeps its rows, not connected.
+    same state gives the same lists. A source that is down keeps its rows, not connected, until
+    `expire`.
     """
 
     def __init__(self) -> None:
         self._sources: dict[str, _Source] = {}
         self._merged: tuple[CatalogRow, ...] | None = None
 
-    def configure(self, worker: str, settings: McpServerSettings) -> Delta:
+    def configure(self, worker: str, settings: SourceSettings) -> Delta:
         """Add a source or apply its new settings."""
         source = self._sources.setdefault(worker, _Source(settings))
         source.settings = settings
@@ -137,7 +172,7 @@ class Catalog:
         """The source left the configuration."""
         source = self._sources.pop(worker, None)
         self._merged = None
-        return Delta(removed=_usable(source.rows)) if source is not None else Delta()
+        return Delta() if source is None else _announce(source, ())
 
     def report(self, worker: str, reports: Sequence[CapabilityReport]) -> Delta:
         """Replace what the source serves; nothing happens for a source not configured."""
@@ -145,6 +180,7 @@ class Catalog:
         if source is None:
             return Delta()
         source.reports, source.over = _admit(WorkerName.parse(worker), reports)
+        source.stale = False
         return self._rebuild(worker, source)
 
     def set_state(self, worker: str, state: str, reason: str) -> Delta:
@@ -152,6 +188,7 @@ class Catalog:
         source = self._sources.get(worker)
         if source is None:
             return Delta()
+        source.stale = source.stale or state not in CURRENT
         source.state, source.reason = state, reason
         rows = tuple(
             msgspec.structs.replace(row, connected=source.connected, reason=source.why)
@@ -159,14 +196,25 @@ class Catalog:
         )
         return self._replace(source, rows)
 
+    def stale(self, worker: str) -> bool:
+        """Whether the source is down and its rows are from before that."""
+        source = self._sources.get(worker)
+        return source is not None and source.stale and bool(source.rows)
+
+    def expire(self, worker: str) -> Delta:
+        """The source was down for too long: its rows go, unless it reported again since."""
+        source = self._sources.get(worker)
+        if source is None or not source.stale:
+            return Delta()
+        source.reports, source.over = (), 0
+        return self._replace(source, ())
+
     def _rebuild(self, worker: str, source: _Source) -> Delta:
         return self._replace(source, _rows(worker, source))
 
     def _replace(self, source: _Source, rows: tuple[CatalogRow, ...]) -> Delta:
-        before = source.rows
-        source.rows = rows
         self._merged = None
-        return _difference(_usable(before), _usable(source.rows))
+        return _announce(source, rows)
 
     def rows(self) -> tuple[CatalogRow, ...]:
         """All rows in order."""
@@ -197,7 +245,7 @@ class Catalog:
         }
 
 
-def tier_of(report: CapabilityReport, settings: McpServerSettings) -> Tier:
+def tier_of(report: CapabilityReport, settings: SourceSettings) -> Tier:
     """The tier of a tool: what its own entry says, else the server's, raised by annotations.
 
     >>> tier_of(CapabilityReport(name="rm", digest="", destructive=True), McpServerSettings())
@@ -230,7 +278,7 @@ def _admit(
         if not report.name or report.name in kept or length > MAX_NAME:
             continue
         try:
-            wire = wire_name(CapabilityName(worker.kind, worker.id, report.name))
+            wire = wire_name(capability_of(worker, report.name))
         except UsageError:
             continue
         if wire in wires or len(kept) >= MAX_TOOLS or size + length > MAX_NAMES:
@@ -249,14 +297,14 @@ def _rows(worker: str, source: _Source) -> tuple[CatalogRow, ...]:
 
 
 def _row(worker: WorkerName, source: _Source, report: CapabilityReport) -> CatalogRow:
-    name = CapabilityName(worker.kind, worker.id, report.name)
+    name = capability_of(worker, report.name)
     settings = source.settings
     own = settings.tools.get(report.name)
     timeout = own.timeout if own is not None and own.timeout else settings.call_timeout
     return CatalogRow(
         name=str(name),
         wire=wire_name(name),
-        kind=worker.kind,
+        kind=name.kind,
         source=str(worker),
         tier=tier_of(report, settings),
         connected=source.connected,
@@ -281,15 +329,25 @@ def summary(text: str) -> str:
     return line if len(line) <= SUMMARY else line[: SUMMARY - 1].rstrip() + "…"
 
 
-def _usable(rows: Sequence[CatalogRow]) -> tuple[str, ...]:
-    return tuple(
-        row.name for row in rows if row.connected and not row.disabled and row.tier != "block"
+def _announce(source: _Source, rows: tuple[CatalogRow, ...]) -> Delta:
+    """Give the source its new rows; return what that means for those who follow the catalog."""
+    before, known = {row.name for row in source.rows if _usable(row)}, source.known
+    gone = known - {row.name for row in rows if not _hidden(row)}
+    now = [row.name for row in rows if _usable(row)]
+    fresh = set(now) - known
+    staying = (known - gone) & (before ^ set(now))
+    delta = Delta(
+        added=tuple(name for name in now if name in fresh),
+        removed=tuple(row.name for row in source.rows if row.name in gone),
+        changed=tuple(row.name for row in rows if row.name in staying),
     )
+    source.rows, source.known = rows, (known - gone) | fresh
+    return delta
 
 
-def _difference(before: Sequence[str], after: Sequence[str]) -> Delta:
-    had, has = set(before), set(after)
-    return Delta(
-        added=tuple(name for name in after if name not in had),
-        removed=tuple(name for name in before if name not in has),
-    )
+def _usable(row: CatalogRow) -> bool:
+    return row.connected and not _hidden(row)
+
+
+def _hidden(row: CatalogRow) -> bool:
+    return row.disabled or row.tier == "block"

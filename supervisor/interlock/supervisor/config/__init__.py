@@ -3,6 +3,7 @@
 from interlock.supervisor.config.diff import Diff as Diff
 from interlock.supervisor.config.diff import diff as diff
 from interlock.supervisor.config.model import AgentEntry as AgentEntry
+from interlock.supervisor.config.model import CliEntry as CliEntry
 from interlock.supervisor.config.model import Loaded as Loaded
 from interlock.supervisor.config.model import Problem as Problem
 from interlock.supervisor.config.model import ServerEntry as ServerEntry

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.supervisor.config.model import AgentEntry, ServerEntry, Settings
+from interlock.supervisor.config.model import CliEntry, Entry, ServerEntry, Settings
 
 RESTART_KEYS: Final = (
     "command",
@@ -20,6 +20,8 @@ RESTART_KEYS: Final = (
     "placement",
 )
 """Server keys that define the connection itself; all others are applied to the running worker."""
+CLI_RESTART_KEYS: Final = ("command", "args", "env", "cwd")
+"""Keys of a command-line tool that its worker reads once."""
 SPAWN_LIMITS: Final = ("open_files", "cpu_seconds", "address_space", "nice")
 """Limits that the kernel takes when a process starts; memory is watched and applies at once."""
 
@@ -63,7 +65,7 @@ def diff(old: Settings, new: Settings) -> Diff:
     )
 
 
-def _change(old: ServerEntry | AgentEntry, new: ServerEntry | AgentEntry) -> str:
+def _change(old: Entry, new: Entry) -> str:
     """Return the field of Diff that one worker belongs to."""
     if old.settings.enabled != new.settings.enabled:
         return "enabled" if new.settings.enabled else "disabled"
@@ -74,9 +76,10 @@ def _change(old: ServerEntry | AgentEntry, new: ServerEntry | AgentEntry) -> str
         for key in SPAWN_LIMITS
     ):
         return "restart"
-    if isinstance(old, ServerEntry) and isinstance(new, ServerEntry):
+    keys = RESTART_KEYS if isinstance(new, ServerEntry) else CLI_RESTART_KEYS
+    if isinstance(old, (ServerEntry, CliEntry)) and isinstance(new, (ServerEntry, CliEntry)):
         if old.folder != new.folder:
             return "restart"
-        if any(getattr(old.settings, key) != getattr(new.settings, key) for key in RESTART_KEYS):
+        if any(getattr(old.settings, key) != getattr(new.settings, key) for key in keys):
             return "restart"
     return "unchanged" if old.settings == new.settings else "apply"

@@ -10,6 +10,7 @@ import msgspec
 from interlock.supervisor.config.merge import Merged
 from interlock.supervisor.config.model import (
     AgentEntry,
+    CliEntry,
     LayerFile,
     Loaded,
     Problem,
@@ -18,7 +19,7 @@ from interlock.supervisor.config.model import (
     worker_name,
 )
 
-_E = TypeVar("_E", ServerEntry, AgentEntry)
+_E = TypeVar("_E", ServerEntry, CliEntry, AgentEntry)
 
 
 def keep_entries(
@@ -53,6 +54,7 @@ def keep_entries(
     settings = msgspec.structs.replace(
         settings,
         mcp_servers=section("mcp_servers", before.mcp_servers, settings.mcp_servers),
+        cli_tools=section("cli_tools", before.cli_tools, settings.cli_tools),
         agents=section("agents", before.agents, settings.agents),
     )
     return settings, [_told(problem, kept) for problem in problems]

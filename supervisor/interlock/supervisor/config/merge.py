@@ -12,7 +12,7 @@ from interlock.supervisor.config.model import LayerFile
 
 Path = tuple[str, ...]
 
-SECTIONS: Final = ("supervisor", "mcp_servers", "agents", "policy")
+SECTIONS: Final = ("supervisor", "mcp_servers", "cli_tools", "agents", "policy")
 
 
 class Merged(msgspec.Struct, kw_only=True):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from interlock.bus.names import WorkerName
 from interlock.bus.settings import (
     AgentSettings,
+    CliToolSettings,
+    CoreSettings,
     McpServerSettings,
     PolicySettings,
     SupervisorSettings,
@@ -45,6 +47,28 @@ class AgentEntry(msgspec.Struct, frozen=True, kw_only=True):
     origin: Origin = Origin()
 
 
+class CliEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One command-line tool. `folder` is absolute: the base of relative paths in `settings`."""
+
+    settings: CliToolSettings
+    folder: str
+    origin: Origin = Origin()
+
+
+class CoreEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """The worker of Interlock's own tools; it is in no file."""
+
+    settings: CoreSettings = CoreSettings()
+    origin: Origin = Origin()
+
+
+Entry = ServerEntry | AgentEntry | CliEntry | CoreEntry
+CORE_WORKER: Final = "core:basics"
+"""Name of the worker that serves all `core:` capabilities."""
+KINDS: Final = {"mcp_servers": "mcp", "cli_tools": "cli", "agents": "agent"}
+"""Kind of the workers that the entries of each section are."""
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is in force; disabled entries are present.
 
@@ -54,15 +78,22 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     supervisor: SupervisorSettings = SupervisorSettings()
     policy: PolicySettings = PolicySettings()
     mcp_servers: dict[str, ServerEntry] = {}
+    cli_tools: dict[str, CliEntry] = {}
     agents: dict[str, AgentEntry] = {}
+    core: CoreEntry | None = None
+    """None only where nothing was read."""
 
-    def workers(self) -> dict[str, ServerEntry | AgentEntry]:
+    def workers(self) -> dict[str, Entry]:
         """Return all entries by worker name (`mcp:git`), agents first, each kind in file order."""
-        named: dict[str, ServerEntry | AgentEntry] = {}
+        named: dict[str, Entry] = {}
         for name, agent in self.agents.items():
             named[worker_name("agents", name)] = agent
         for name, server in self.mcp_servers.items():
             named[worker_name("mcp_servers", name)] = server
+        for name, tool in self.cli_tools.items():
+            named[worker_name("cli_tools", name)] = tool
+        if self.core is not None:
+            named[CORE_WORKER] = self.core
         return named
 
 
@@ -128,4 +159,4 @@ def worker_name(section: str, name: str) -> str:
 
     Raises UsageError for an empty name and for one that has no written form.
     """
-    return str(WorkerName("mcp" if section == "mcp_servers" else "agent", name))
+    return str(WorkerName(KINDS[section], name))

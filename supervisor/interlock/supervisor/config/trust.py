@@ -15,7 +15,7 @@ from typing import Any
 
 from interlock.bus.errors import ConfigError, UsageError
 from interlock.supervisor.config.check import texts
-from interlock.supervisor.config.model import worker_name
+from interlock.supervisor.config.model import KINDS, worker_name
 from interlock.supervisor.config.text import BadFileError, decode, read_bytes
 
 _REFERENCE = re.compile(r"\$\{(keyring:[^}]+|[A-Za-z_][A-Za-z0-9_]*)(?::-[^}]*)?\}")
@@ -74,7 +74,7 @@ def effects(tables: Mapping[str, Any], *, brief: bool = False) -> list[tuple[str
     """
     found: list[tuple[str, str]] = []
     for section, entries in tables.items():
-        if section in ("mcp_servers", "agents") and isinstance(entries, dict):
+        if section in KINDS and isinstance(entries, dict):
             for name, entry in entries.items():
                 found.append((_worker(section, name), _entry_effect(section, entry, brief)))
         elif section in ("supervisor", "policy") and isinstance(entries, dict):

@@ -9,14 +9,18 @@ import msgspec
 from interlock.bus.errors import UsageError
 from interlock.bus.settings import (
     AgentSettings,
+    CliToolSettings,
     McpServerSettings,
     PolicySettings,
     SupervisorSettings,
 )
 from interlock.supervisor.config.check import Checker, shown, texts, unknown_message
+from interlock.supervisor.config.clitools import cli_faults
 from interlock.supervisor.config.merge import SECTIONS, Merged
 from interlock.supervisor.config.model import (
     AgentEntry,
+    CliEntry,
+    CoreEntry,
     LayerFile,
     Origin,
     Problem,
@@ -35,6 +39,7 @@ MAX_NAME: Final = 200
 
 _SIZES: Final = (
     ("max_result",),
+    ("max_output",),
     ("limits", "memory"),
     ("limits", "memory_soft"),
     ("limits", "address_space"),
@@ -65,7 +70,9 @@ class _Validation:
             supervisor=self._section("supervisor", SupervisorSettings),
             policy=self._policy(),
             mcp_servers=self._servers(),
+            cli_tools=self._cli_tools(),
             agents=self._agents(),
+            core=CoreEntry(),
         )
         self._default_agent(settings)
         return settings, self.problems
@@ -138,6 +145,29 @@ class _Validation:
                 )
         self.entry = ""
         return servers
+
+    def _cli_tools(self) -> dict[str, CliEntry]:
+        tools: dict[str, CliEntry] = {}
+        for name, table in self.merged.sections["cli_tools"].items():
+            path = ("cli_tools", name)
+            checker = self._begin(path)
+            if checker is None:
+                continue
+            good = checker.struct(CliToolSettings, table, path)
+            self._sizes(checker, good, path)
+            self._texts(checker, good, path)
+            if checker.errors:
+                continue
+            settings = msgspec.convert(good, CliToolSettings)
+            for below, message in cli_faults(settings):
+                code = "wrong_value" if below else "missing_key"
+                checker.error(code, (*path, *below), message)
+            if not checker.errors:
+                tools[name] = CliEntry(
+                    settings=settings, folder=self._folder_of(path), origin=self._origin(path)
+                )
+        self.entry = ""
+        return tools
 
     def _agents(self) -> dict[str, AgentEntry]:
         agents: dict[str, AgentEntry] = {}

@@ -12,7 +12,8 @@ import msgspec
 from interlock.bus.errors import UsageError
 from interlock.bus.events import ToolCompleted, ToolFailed, ToolStarted
 from interlock.bus.messages import CallReports
-from interlock.bus.names import CapabilityName, WorkerName
+from interlock.bus.names import WorkerName
+from interlock.bus.names import capability_of as named
 from interlock.bus.records import CallReport
 from interlock.supervisor.events.journal import Journal
 from interlock.supervisor.events.journalrows import CallRow
@@ -127,8 +128,7 @@ def capability_of(worker: str, local: str) -> str:
     'mcp:git/git_status'
     """
     try:
-        source = WorkerName.parse(worker)
-        return str(CapabilityName(source.kind, source.id, local))
+        return str(named(WorkerName.parse(worker), local))
     except UsageError:
         return f"{worker}/?"
 

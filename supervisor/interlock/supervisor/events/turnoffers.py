@@ -6,11 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from interlock.bus.messages import Gone, OfferUpdate, TicketGrant, TicketRequest
+from interlock.bus.errors import NotFoundError
+from interlock.bus.messages import Gone, OfferUpdate, TicketGrant, TicketRequest, ToolsFind
 from interlock.bus.records import OfferRow, Target
-from interlock.supervisor.catalog.offer import offer_row, permitted
+from interlock.bus.settings import AgentSettings
+from interlock.supervisor.catalog.find import find
+from interlock.supervisor.catalog.offer import forbidden, listed, offer_row, permitted
 from interlock.supervisor.catalog.resolve import Refusal, resolve, unavailable
-from interlock.supervisor.catalog.rows import Catalog
+from interlock.supervisor.catalog.rows import Catalog, CatalogRow
 from interlock.supervisor.events.ports import Workers
 from interlock.supervisor.policy.tickets import TicketOffice
 
@@ -29,6 +32,12 @@ class _Open:
     rows: dict[str, OfferRow] = field(default_factory=dict)
     targets: dict[str, int] = field(default_factory=dict)
     """Generations that the agent holds tickets for, by worker."""
+    joined: set[str] = field(default_factory=set)
+    """Capabilities that the turn found by itself, though they were not put before it."""
+
+    def wants(self, row: CatalogRow, settings: AgentSettings) -> bool:
+        """Whether a permitted row belongs to this turn's offer."""
+        return row.name in self.joined or listed(row, settings)
 
     def names(self, worker: str) -> tuple[str, ...]:
         return tuple(row.local for row in self.rows.values() if row.worker == worker)
@@ -62,7 +71,11 @@ class TurnOffers:
         if settings is not None:
             allowed = permitted(self._catalog.rows(), settings, self._workers.policy())
             serving = {row.source for row in allowed if self._tickets.serves(row.source)}
-            rows = [offer_row(row) for row in allowed if row.connected and row.source in serving]
+            rows = [
+                offer_row(row)
+                for row in allowed
+                if row.connected and row.source in serving and opened.wants(row, settings)
+            ]
         opened.rows = {row.name: row for row in rows}
         targets = self._targets(opened, dict.fromkeys(row.worker for row in rows))
         return _parts(rows, targets)
@@ -103,7 +116,9 @@ class TurnOffers:
         targets: list[Target] = []
         serving = self._tickets.serves(source)
         if serving is not None:
-            offered = [offer_row(row) for row in allowed if row.connected]
+            offered = [
+                offer_row(row) for row in allowed if row.connected and opened.wants(row, settings)
+            ]
             rows = [row for row in offered if opened.rows.get(row.name) != row]
             opened.rows.update((row.name, row) for row in rows)
             if opened.names(source) and (rows or opened.targets.get(source) != serving):
@@ -179,16 +194,52 @@ class TurnOffers:
             return TicketGrant(id=message.id, code=found.code, message=found.message)
         row = offer_row(found)
         opened.rows[row.name] = row
+        opened.joined.add(row.name)
         targets = self._targets(opened, (row.worker,))
         if not targets:
             return self._unavailable(message.id, row.worker)
         return TicketGrant(id=message.id, row=row, target=targets[0])
+
+    def find(self, message: ToolsFind) -> tuple[CatalogRow, ...]:
+        """Search what a turn was not offered and add what is found to its offer.
+
+        Nothing is found that grant, deny or policy keep from its agent. Without a turn a person
+        asks, who may call whatever policy allows. Raises NotFoundError for a turn that is over.
+        """
+        policy, rows = self._workers.policy(), self._catalog.rows()
+        if not message.turn:
+            open_to_all = [row for row in rows if forbidden(row, None, policy) is None]
+            return find(message.query, _usable(open_to_all), message.limit)
+        opened = self._open.get(message.turn)
+        settings = self._workers.agents().get(opened.agent) if opened is not None else None
+        if opened is None or settings is None:
+            raise NotFoundError("That turn is not running any more.")
+        allowed = _usable(permitted(rows, settings, policy))
+        found = find(
+            message.query, [row for row in allowed if row.name not in opened.rows], message.limit
+        )
+        self._join(opened, found)
+        return found
+
+    def _join(self, opened: _Open, found: Sequence[CatalogRow]) -> None:
+        """Make rows a part of a running turn and tell its agent."""
+        rows = [offer_row(row) for row in found if self._tickets.serves(row.source) is not None]
+        if not rows:
+            return
+        opened.joined.update(row.name for row in rows)
+        opened.rows.update((row.name, row) for row in rows)
+        targets = self._targets(opened, dict.fromkeys(row.worker for row in rows))
+        self._send_update(opened, rows, (), targets)
 
     def close(self, turn: str) -> None:
         """The turn ends: its tickets are void from now on, at every worker that still serves."""
         self._open.pop(turn, None)
         for void in self._tickets.revoke_turn(turn):
             self._workers.send(void.worker, void.generation, void.message)
+
+
+def _usable(rows: Iterable[CatalogRow]) -> list[CatalogRow]:
+    return [row for row in rows if row.connected]
 
 
 def _parts(rows: Sequence[OfferRow], targets: Sequence[Target]) -> Iterator[OfferPart]:

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.bus.errors import OverloadedError
+from interlock.bus.errors import NotFoundError, OverloadedError
 from interlock.bus.events import (
     CatalogChanged,
     TurnAccepted,
@@ -35,13 +35,15 @@ from interlock.bus.messages import (
     Revoked,
     SchemaGet,
     TicketRequest,
+    ToolsFind,
+    ToolsFound,
     TurnCancel,
     TurnDispatch,
     TurnItems,
 )
 from interlock.bus.messages import Schemas as SchemasMessage
-from interlock.bus.settings import McpServerSettings
-from interlock.supervisor.catalog.rows import Catalog, Delta
+from interlock.bus.settings import Timing
+from interlock.supervisor.catalog.rows import Catalog, Delta, SourceSettings
 from interlock.supervisor.catalog.schemas import Schemas
 from interlock.supervisor.events import turnstate
 from interlock.supervisor.events.calls import CallBook
@@ -49,6 +51,7 @@ from interlock.supervisor.events.journal import Journal
 from interlock.supervisor.events.journalrows import TurnRow
 from interlock.supervisor.events.ports import Workers
 from interlock.supervisor.events.sequencer import Sequencer
+from interlock.supervisor.events.stalerows import StaleRows
 from interlock.supervisor.events.turnitems import encode, parse
 from interlock.supervisor.events.turnlog import TurnLogs
 from interlock.supervisor.events.turnoffers import TurnOffers
@@ -135,6 +138,9 @@ class TurnService:
         self._sequencer = sequencer
         self._times = times or TurnTimes()
         self._clock = clock
+        self.stale_after = Timing().stale
+        """Seconds that the rows of a source that is down stay in the catalog."""
+        self._stale = StaleRows(catalog, self.catalog_changed)
         self._offers = TurnOffers(workers, catalog, tickets)
         self._calls = CallBook(journal, sequencer, clock)
         self._live: dict[str, _Live] = {}
@@ -219,8 +225,9 @@ class TurnService:
         if view is not None:
             delta = self.catalog.set_state(worker, view.state, view.reason)
             self.catalog_changed(worker, delta)
+            self._stale.look(worker, self.stale_after)
 
-    def source_configured(self, worker: str, settings: McpServerSettings) -> None:
+    def source_configured(self, worker: str, settings: SourceSettings) -> None:
         """A serving worker came into the configuration, or has new settings."""
         self.catalog_changed(worker, self.catalog.configure(worker, settings))
 
@@ -233,7 +240,12 @@ class TurnService:
         """Announce a difference of the catalog and bring running turns up to date."""
         if delta:
             self._sequencer.publish(
-                CatalogChanged(name=worker, added=delta.added, removed=delta.removed)
+                CatalogChanged(
+                    name=worker,
+                    added=delta.added,
+                    removed=delta.removed,
+                    changed=delta.changed,
+                )
             )
         self._offers.source_changed(worker)
 
@@ -290,6 +302,18 @@ class TurnService:
         documents = self._schemas.get(message.digests)
         self.workers.send(worker, generation, SchemasMessage(id=message.id), documents)
 
+    def on_tools_find(self, worker: str, generation: int, message: ToolsFind) -> None:
+        """The core worker searches for a turn; the answer goes out on control."""
+        try:
+            found = self._offers.find(message)
+        except NotFoundError as error:
+            refused = ToolsFound(id=message.id, code="unavailable", message=error.message)
+            self.workers.send(worker, generation, refused)
+            return
+        rows = [{"name": row.name, "wire": row.wire, "summary": row.summary} for row in found]
+        body = msgspec.json.encode({"tools": rows})
+        self.workers.send(worker, generation, ToolsFound(id=message.id), body)
+
     def on_call_reports(self, worker: str, generation: int, message: CallReports) -> None:
         """Journal the calls and publish `tool.*` events."""
         self._calls.report(worker, generation, message)
@@ -302,6 +326,7 @@ class TurnService:
         """The supervisor begins to end: turns that no agent has end now, the others with theirs."""
         for live in tuple(self._live.values()):
             self._apply(live, turnstate.SupervisorStops())
+        self._stale.close()
 
     async def close(self) -> None:
         """Wait, bounded, for the ends that are on their way to the disk, then end all streams.

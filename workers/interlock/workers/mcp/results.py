@@ -11,8 +11,8 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from interlock.workers.kept import keep
 from interlock.workers.mcp.frames import RpcError, json_string
-from interlock.workers.mcp.kept import keep
 
 INVALID_PARAMS: Final = -32602
 NOTE_ROOM: Final = 2048

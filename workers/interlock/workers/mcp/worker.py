@@ -16,16 +16,16 @@ from interlock.bus.errors import InterlockError, OverloadedError
 from interlock.bus.messages import Capabilities, ControlDown, Ready, StateReport
 from interlock.bus.settings import McpConfigure
 from interlock.workers.failure import WorkerError
+from interlock.workers.kept import prune
 from interlock.workers.kind import Gauges, Host
 from interlock.workers.logs import RateLimit
 from interlock.workers.mcp.calls import Calls, CallSettings
 from interlock.workers.mcp.circuit import Circuit, CircuitState
 from interlock.workers.mcp.command import build_command, size_in_bytes
 from interlock.workers.mcp.frames import mend_text
-from interlock.workers.mcp.kept import prune
-from interlock.workers.mcp.reports import CallReporter
 from interlock.workers.mcp.session import Hooks, McpSession
 from interlock.workers.mcp.tools import ToolList
+from interlock.workers.reports import CallReporter
 
 RELIST_DELAY: Final = 0.2
 """Seconds from a change of the tool list to the new listing: changes come in bursts."""

@@ -1,0 +1,1 @@
+"""The cli kind: a worker for each command-line tool that agents may run."""

@@ -1,0 +1,1 @@
+"""Interlock's own tools: the time, notes, and the search for tools that a turn lacks."""
