@@ -105,7 +105,8 @@ def test_rows_of_a_server_that_stays_down_go_after_their_time(tmp_path: Path) ->
         made.server_state("git", "BACKOFF", "exit code 1")
         told = [event for event in made.events if isinstance(event, CatalogChanged)]
         assert (told[-1].removed, told[-1].changed) == ((), ("mcp:git/git_log",))
-        assert [row.reason for row in made.catalog.rows_of("mcp:git")] == ["exit code 1"]
+        (row,) = made.catalog.rows_of("mcp:git")
+        assert (row.connected, row.reason) == (False, "restarting, exit code 1")
         await made.until(lambda: not made.catalog.rows_of("mcp:git"))
         last = made.events[-1]
         assert isinstance(last, CatalogChanged) and last.removed == ("mcp:git/git_log",)

@@ -23,6 +23,7 @@ SECTIONS = {
         settings.Limits,
         settings.ToolSettings,
     ),
+    "## `[cli_tools.NAME]`": (settings.CliToolSettings, settings.CliArgument),
     "## `[agents.NAME]`": (settings.AgentSettings,),
     "## `[policy]`": (settings.PolicySettings,),
     "## `[supervisor]`": (settings.SupervisorSettings, settings.Timing),
@@ -73,7 +74,8 @@ def test_defaults_are_the_ones_in_force(heading: str) -> None:
             continue  # told in words
         for key, text in zip(keys, values, strict=True):
             value = json.loads(text)
-            assert (parse_size(value) if key == "max_result" else value) == in_force[key], key
+            size = key in ("max_result", "max_output")
+            assert (parse_size(value) if size else value) == in_force[key], key
             checked += 1
     assert checked
 

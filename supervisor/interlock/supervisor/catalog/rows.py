@@ -47,6 +47,10 @@ class SourceSettings(Protocol):
     """What the catalog needs of a source's entry, whatever its kind."""
 
     @property
+    def enabled(self) -> bool:
+        """Whether its worker is to run."""
+
+    @property
     def tier(self) -> Tier:
         """For capabilities that `tools` says nothing about."""
 
