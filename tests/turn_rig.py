@@ -34,6 +34,7 @@ from interlock.supervisor.events.sequencer import Sequencer
 from interlock.supervisor.events.turnapi import TurnApi
 from interlock.supervisor.events.turnlog import LogBounds, TurnLogs
 from interlock.supervisor.events.turns import TurnService, TurnTimes
+from interlock.supervisor.policy.desk import ApprovalDesk
 from interlock.supervisor.policy.tickets import TicketOffice
 
 KEY = b"k" * 32
@@ -101,6 +102,7 @@ class Rig:
             journal=self.journal,
             logs=self.logs,
             sequencer=self.sequencer,
+            approvals=ApprovalDesk(self.journal, self.sequencer, self._attention),
             times=times,
         )
         self.api = TurnApi(self.turns)

@@ -34,7 +34,7 @@ class Stage:
         self.trouble: list[tuple[str, str]] = []
         self.gone: list[bytes] = []
         self.started = asyncio.Event()
-        self.api = Api(ctx, self.address, KEY, self._trouble, self.gone.append)
+        self.api = Api(ctx, self.address, {KEY: "person"}, self._trouble, self.gone.append)
         self.api.serve(
             {
                 m.StatusGet: self.status,
@@ -178,7 +178,7 @@ def test_clients_that_left_are_not_remembered(
     async def story() -> None:
         monkeypatch.setattr(api_module, "MAX_CLIENTS", 3)
         ctx: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        api = Api(ctx, f"ipc://{tmp_path}/api", "key", lambda *_: None, lambda _: None)
+        api = Api(ctx, f"ipc://{tmp_path}/api", {"key": "person"}, lambda *_: None, lambda _: None)
         for number in range(50):
             api.holds(b"client%d" % number, "mcp:x", 1)
         assert len(api._holders["mcp:x", 1]) <= 3

@@ -90,7 +90,9 @@ def test_a_row_has_its_names_and_its_times() -> None:
         ({"destructive": True, "read_only": True}, {}, "monitor"),
         ({"destructive": False}, {"tier": "ask"}, "ask"),
         ({"open_world": True}, {"tier": "safe"}, "monitor"),
-        ({"destructive": True}, {"tools": {"t": {"tier": "safe"}}}, "safe"),
+        ({"destructive": True}, {"tools": {"t": {"tier": "safe"}}}, "ask"),
+        ({}, {"tier": "ask", "tools": {"t": {"tier": "safe"}}}, "safe"),
+        ({"open_world": True}, {"tools": {"t": {"tier": "safe"}}}, "monitor"),
     ],
 )
 def test_tiers(annotations: dict[str, bool], settings: dict[str, object], tier: str) -> None:

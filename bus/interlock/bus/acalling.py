@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 
 from interlock.bus.aline import AsyncLine
-from interlock.bus.calling import RESOLVE, refusal, result_of
+from interlock.bus.calling import NEEDED, RESOLVE, Way, refusal, result_of, way_of
 from interlock.bus.codec import decode_as
 from interlock.bus.dataedge import DataEdge
 from interlock.bus.edge import OnProgress, remember
@@ -32,10 +32,11 @@ class AsyncCaller:
         line.on_gone = self._on_gone
 
     async def resolve(
-        self, capability: str, body: bytes, limit: float
+        self, capability: str, body: bytes, limit: float, way: Way = "park", patience: float = 0.0
     ) -> tuple[Reply, bytes | None]:
         """Ask the supervisor where a capability is called; `body` holds the arguments."""
-        return await self._line.exchange(Resolve, body, limit, {"capability": capability})
+        fields = {"capability": capability, "approval": way, "patience": patience}
+        return await self._line.exchange(Resolve, body, limit, fields)
 
     async def call(
         self,
@@ -79,8 +80,11 @@ class AsyncCaller:
     ) -> CallResult:
         """Resolve where that is needed, and call once."""
         if route is None:
-            # An approval may be asked for meanwhile, so the caller's patience counts.
-            reply, document = await self.resolve(capability, body, max(first or 0.0, RESOLVE))
+            reply, document = await self.resolve(capability, body, RESOLVE, "tell")
+            if reply.code == NEEDED:
+                way, patience = way_of(None, first)
+                limit = patience + RESOLVE
+                reply, document = await self.resolve(capability, body, limit, way, patience)
             if reply.code != "ok":
                 return refusal(capability, reply)
             route = self._settle(capability, decode_as(document or b"", Route))

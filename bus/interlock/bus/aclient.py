@@ -16,7 +16,7 @@ from interlock.bus.acalling import AsyncCaller
 from interlock.bus.afeeds import follow_events, watch_turn
 from interlock.bus.aline import AsyncLine
 from interlock.bus.calling import check_times, encode_arguments
-from interlock.bus.client import CONTROL, REQUEST, new_follower
+from interlock.bus.client import CONTROL, LAST_ANSWER, REQUEST, new_follower
 from interlock.bus.codec import decode_as
 from interlock.bus.edge import OnProgress
 from interlock.bus.endpoints import Home, default_home
@@ -100,7 +100,9 @@ class AsyncClient:
 
     async def resolve(self, capability: str, arguments: Mapping[str, Any] | None = None) -> Route:
         """Return where a capability is called, and the ticket for it."""
-        reply, body = await self._calls.resolve(capability, encode_arguments(arguments), REQUEST)
+        reply, body = await self._calls.resolve(
+            capability, encode_arguments(arguments), REQUEST + LAST_ANSWER, patience=REQUEST
+        )
         if reply.code != "ok":
             raise error_of(reply)
         return decode_as(body or b"", Route)
@@ -178,6 +180,18 @@ class AsyncClient:
     async def turn_cancel(self, turn: str) -> Document:
         """Cancel a turn; its end comes in its stream."""
         return await self._document(messages.TurnStop, turn=turn)
+
+    async def approvals(self, past: int = 0) -> Document:
+        """Return the calls that wait for a person, and with `past` the newest decisions."""
+        return await self._document(messages.ApprovalsGet, past=past)
+
+    async def approve(self, approval: str) -> Document:
+        """Let the call of an approval run, once."""
+        return await self._document(messages.Approve, approval=approval)
+
+    async def deny(self, approval: str) -> Document:
+        """Refuse the call of an approval."""
+        return await self._document(messages.Deny, approval=approval)
 
     async def control(
         self, action: Literal["start", "stop", "restart"], name: str, limit: float = CONTROL

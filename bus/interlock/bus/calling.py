@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -24,7 +24,14 @@ from interlock.bus.results import (
 from interlock.bus.routes import Ending, Route, Routes, worth_another
 
 RESOLVE: Final = 10.0
-"""Seconds that the supervisor has to answer `resolve`; longer if the call may take longer."""
+"""Seconds that the supervisor has to answer `resolve`, besides the time of a person."""
+PATIENCE: Final = 3600.0
+"""Seconds that a call waits for a person where nothing is said; the supervisor ends it before."""
+NEEDED: Final = "approval_needed"
+OnApproval = Callable[[str], bool | None]
+"""Asked, with a sentence, when a person has to approve a call: yes, no, or None to wait for one."""
+
+Way = Literal["park", "tell", "yes", "no"]
 
 _to_json = msgspec.json.Encoder().encode
 
@@ -38,9 +45,12 @@ class Caller:
         self._edges: dict[tuple[str, int], Edge] = {}
         line.on_gone = self._on_gone
 
-    def resolve(self, capability: str, body: bytes, timeout: float) -> tuple[Reply, bytes | None]:
+    def resolve(
+        self, capability: str, body: bytes, timeout: float, way: Way = "park", patience: float = 0.0
+    ) -> tuple[Reply, bytes | None]:
         """Ask the supervisor where a capability is called; `body` holds the arguments."""
-        return self._line.exchange(Resolve, body, timeout, {"capability": capability})
+        fields = {"capability": capability, "approval": way, "patience": patience}
+        return self._line.exchange(Resolve, body, timeout, fields)
 
     def call(
         self,
@@ -49,16 +59,18 @@ class Caller:
         timeout: float | None,
         timeout_max: float | None,
         on_progress: OnProgress | None,
+        on_approval: OnApproval | None = None,
     ) -> CallResult:
         """Call a capability and return how it ended; see `Client.call`."""
         # Since the last request a `gone` may have come; nobody reads while nobody waits.
         self._line.deliver_all()
         started = time.monotonic()
         kept = self._routes.find(capability, started)
-        result = self._attempt(capability, kept, body, timeout, timeout_max, on_progress)
+        options = (timeout, timeout_max, on_progress, on_approval)
+        result = self._attempt(capability, kept, body, *options)
         if worth_another(result.outcome, result.may_have_run, fresh=kept is None):
             self._routes.drop(capability)
-            result = self._attempt(capability, None, body, timeout, timeout_max, on_progress)
+            result = self._attempt(capability, None, body, *options)
         if result.duration_ms:
             return result
         elapsed = (time.monotonic() - started) * 1000
@@ -79,11 +91,15 @@ class Caller:
         timeout: float | None,
         timeout_max: float | None,
         on_progress: OnProgress | None,
+        on_approval: OnApproval | None,
     ) -> CallResult:
         """Resolve where that is needed, and call once."""
         if route is None:
-            # An approval may be asked for meanwhile, so the caller's patience counts.
-            reply, document = self.resolve(capability, body, max(timeout or 0.0, RESOLVE))
+            reply, document = self.resolve(capability, body, RESOLVE, "tell")
+            if reply.code == NEEDED:
+                answer = on_approval(reply.message) if on_approval is not None else None
+                way, patience = way_of(answer, timeout)
+                reply, document = self.resolve(capability, body, patience + RESOLVE, way, patience)
             if reply.code != "ok":
                 return refusal(capability, reply)
             route = decode_as(document or b"", Route)
@@ -105,6 +121,13 @@ class Caller:
         edge = self._edges.pop((message.worker, message.generation), None)
         if edge is not None:
             edge.gone(message.reason)
+
+
+def way_of(answer: bool | None, timeout: float | None) -> tuple[Way, float]:
+    """Return what `resolve` is asked for after a person's answer, and how long one may take."""
+    if answer is None:
+        return "park", PATIENCE if timeout is None else timeout
+    return "yes" if answer else "no", 0.0
 
 
 def check_times(*seconds: float | None) -> None:

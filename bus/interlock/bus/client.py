@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from interlock.bus import messages
-from interlock.bus.calling import Caller, check_times, encode_arguments
+from interlock.bus.calling import Caller, OnApproval, check_times, encode_arguments
 from interlock.bus.codec import decode_as
 from interlock.bus.edge import OnProgress
 from interlock.bus.endpoints import Home, default_home
@@ -32,6 +32,8 @@ from interlock.bus.watching import new_turn_id
 
 REQUEST: Final = 10.0
 """Seconds that the supervisor has for an answer, where nothing else is said."""
+LAST_ANSWER: Final = 2.0
+"""Seconds for the answer that nobody has approved a call in time."""
 CONTROL: Final = 120.0
 """Seconds that starting, stopping or restarting a worker may take."""
 
@@ -111,10 +113,13 @@ class Client:
     ) -> Route:
         """Return where a capability is called, and the ticket for it.
 
-        Raises the error of the answer: codes denied, unavailable, not_found.
+        Raises the error of the answer: codes denied, unavailable, not_found. If a person has to
+        approve the call it waits for that, too, for `timeout` seconds.
         """
         self._check()
-        reply, body = self._caller.resolve(capability, encode_arguments(arguments), timeout)
+        reply, body = self._caller.resolve(
+            capability, encode_arguments(arguments), timeout + LAST_ANSWER, patience=timeout
+        )
         if reply.code != "ok":
             raise error_of(reply)
         return decode_as(body or b"", Route)
@@ -127,16 +132,19 @@ class Client:
         timeout: float | None = None,
         timeout_max: float | None = None,
         on_progress: OnProgress | None = None,
+        on_approval: OnApproval | None = None,
     ) -> CallResult:
         """Call one capability, by its exact or wire name, and return how it ended.
 
         `timeout` in seconds (None: what the tool's server is configured with) is renewed by each
         progress the tool reports, up to `timeout_max`. Nothing is sent twice that may have run.
+        A call that a person has to approve waits for that, for `timeout` seconds or as long as an
+        approval may; with `on_approval` that is asked first, and its yes or no is the decision.
         """
         self._check()
         check_times(timeout, timeout_max)
         body = encode_arguments(arguments)
-        return self._caller.call(capability, body, timeout, timeout_max, on_progress)
+        return self._caller.call(capability, body, timeout, timeout_max, on_progress, on_approval)
 
     def start_turn(
         self,
@@ -204,6 +212,18 @@ class Client:
     def turn_cancel(self, turn: str) -> Document:
         """Cancel a turn; its end comes in its stream."""
         return self._document(messages.TurnStop, turn=turn)
+
+    def approvals(self, past: int = 0) -> Document:
+        """Return the calls that wait for a person, and with `past` the newest decisions."""
+        return self._document(messages.ApprovalsGet, past=past)
+
+    def approve(self, approval: str) -> Document:
+        """Let the call of an approval run, once. Raises ApprovalClosedError, NotFoundError."""
+        return self._document(messages.Approve, approval=approval)
+
+    def deny(self, approval: str) -> Document:
+        """Refuse the call of an approval. Raises ApprovalClosedError, NotFoundError."""
+        return self._document(messages.Deny, approval=approval)
 
     def control(
         self, action: Literal["start", "stop", "restart"], name: str, timeout: float = CONTROL

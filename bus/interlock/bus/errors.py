@@ -124,6 +124,12 @@ class OverloadedError(InterlockError):
     code = "overloaded"
 
 
+class ApprovalClosedError(InterlockError):
+    """An approval was decided before, or waits no longer; the answer changed nothing."""
+
+    code = "approval_closed"
+
+
 class ConfigError(InterlockError):
     """The configuration as a whole cannot be used."""
 

@@ -149,6 +149,34 @@ class TurnInterrupted(TurnEvent, frozen=True, kw_only=True, tag="turn.interrupte
     """The turn was under way when the supervisor before this one died."""
 
 
+class ApprovalEvent(Event, frozen=True, kw_only=True):
+    """Base of the events about one approval. The arguments are in `approvals`, not in events."""
+
+    id: str
+    capability: str
+    caller: str = ""
+    turn: str = ""
+    agent: str = ""
+
+
+class ApprovalRequested(ApprovalEvent, frozen=True, kw_only=True, tag="approval.requested"):
+    """A call waits for a person; `expires` in Unix seconds."""
+
+    reason: str = ""
+    expires: float = 0.0
+
+
+class ApprovalResolved(ApprovalEvent, frozen=True, kw_only=True, tag="approval.resolved"):
+    """It was decided, or waits no longer.
+
+    Outcomes: approved, approval_denied, approval_timeout, approval_unavailable, withdrawn.
+    """
+
+    outcome: str
+    by: str = ""
+    """Who decided; empty if nobody did."""
+
+
 class ConfigReloaded(Event, frozen=True, kw_only=True, tag="config.reloaded"):
     """Configuration was read again; names of workers by what happened to them."""
 
@@ -193,6 +221,8 @@ AnyEvent = (
     | TurnFailedEvent
     | TurnCancelledEvent
     | TurnInterrupted
+    | ApprovalRequested
+    | ApprovalResolved
     | ConfigReloaded
     | AttentionChanged
     | SpawnerDied

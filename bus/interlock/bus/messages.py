@@ -259,6 +259,14 @@ class TicketGrant(Message, frozen=True, kw_only=True, tag="ticket.grant"):
     message: str = ""
 
 
+class TicketParked(Message, frozen=True, kw_only=True, tag="ticket.parked"):
+    """A `ticket.request` waits for a person; its `ticket.grant` follows within `seconds`."""
+
+    id: int
+    approval: str
+    seconds: float
+
+
 class Revoke(Message, frozen=True, kw_only=True, tag="revoke"):
     """Tickets that are void from now on; a call that names one is `denied`."""
 
@@ -307,6 +315,7 @@ ControlDown = (
     | OfferUpdate
     | Gone
     | TicketGrant
+    | TicketParked
     | Revoke
     | Drain
     | Stop
@@ -441,12 +450,16 @@ class ToolsGet(Request, frozen=True, kw_only=True, tag="tools"):
 
 
 class Resolve(Request, frozen=True, kw_only=True, tag="resolve"):
-    """Answers `{capability, local, timeout, timeout_max, target}` for a direct call.
+    """Answers `{capability, local, timeout, timeout_max, target, single_use}` for a direct call.
 
-    Codes: the outcomes denied, unavailable, not_found. Body: the arguments, if any.
+    Codes: outcomes, and `approval_needed`. Body: the arguments, if any. `approval` says what to do
+    if a person has to approve: wait for one, tell, or take the answer of the one at this client.
     """
 
     capability: str
+    approval: Literal["park", "tell", "yes", "no"] = "park"
+    patience: float = 0.0
+    """Seconds to wait for a person at most; 0 = as long as an approval may wait."""
 
 
 class TurnStart(Request, frozen=True, kw_only=True, tag="turn.start"):
@@ -503,6 +516,24 @@ class TurnGet(Request, frozen=True, kw_only=True, tag="turn.show"):
     turn: str
 
 
+class ApprovalsGet(Request, frozen=True, kw_only=True, tag="approvals"):
+    """Answers `{approvals: [...]}`: what waits for a person, and the newest `past` decisions."""
+
+    past: int = 0
+
+
+class Approve(Request, frozen=True, kw_only=True, tag="approve"):
+    """Lets the call of an approval run, once; answers its row. Persons only, not who asked."""
+
+    approval: str
+
+
+class Deny(Request, frozen=True, kw_only=True, tag="deny"):
+    """Refuses the call of an approval; answers its row. Persons only, not who asked."""
+
+    approval: str
+
+
 class WorkerControl(Request, frozen=True, kw_only=True, tag="worker"):
     """Starts, stops or restarts a worker; answers its status row when the outcome is known."""
 
@@ -531,6 +562,9 @@ ApiRequest = (
     | TurnStop
     | TurnsGet
     | TurnGet
+    | ApprovalsGet
+    | Approve
+    | Deny
     | WorkerControl
     | Reload
     | Shutdown

@@ -62,6 +62,8 @@ class OfferRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout: float = 60.0
     timeout_max: float = 600.0
     idempotent: bool = False
+    per_call: bool = False
+    """Each call needs a ticket of its own: ask for it with the arguments (`ticket.request`)."""
 
 
 class CallReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -9,6 +9,7 @@ import msgspec
 from interlock.bus.codec import check_json
 from interlock.bus.errors import (
     OUTCOMES,
+    ApprovalClosedError,
     InterlockError,
     MalformedError,
     NotFoundError,
@@ -17,7 +18,7 @@ from interlock.bus.errors import (
 from interlock.bus.messages import Reply
 
 _BY_CODE: Final[dict[str, type[InterlockError]]] = {
-    error.code: error for error in (UnauthorizedError, NotFoundError)
+    error.code: error for error in (UnauthorizedError, NotFoundError, ApprovalClosedError)
 }
 
 

@@ -46,6 +46,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     circuit_open: Positive = 10.0
     stale: Seconds = 30.0
     """How long the rows of a source that is down stay in the catalog, marked as not connected."""
+    approval: Positive = 300.0
+    """How long a call waits for a person's answer."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -184,13 +186,26 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
 
 
+class ArgumentRule(msgspec.Struct, frozen=True, kw_only=True):
+    """One `[[policy.rules]]`: the tier of calls whose argument has a certain value."""
+
+    capability: str
+    """Pattern of names."""
+    argument: str
+    """Name of the argument; `a.b` is `b` inside of `a`, `*` is any."""
+    matches: str
+    """Pattern of the value: `*` and `?` as in file names."""
+    tier: Literal["safe", "monitor", "ask", "block"]
+
+
 class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """`[policy]`: read in full, enforced by the policy engine."""
+    """`[policy]`: who is asked, and what is forbidden; all lists hold patterns of names."""
 
     approval: Literal["never", "on_request", "always"] = "on_request"
     block: tuple[str, ...] = ()
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
+    rules: tuple[ArgumentRule, ...] = ()
 
 
 class SupervisorSettings(msgspec.Struct, frozen=True, kw_only=True):

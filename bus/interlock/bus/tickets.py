@@ -95,8 +95,16 @@ def peek(token: str) -> TicketClaims:
 def arguments_digest(body: bytes) -> str:
     """Digest of a call's arguments, the same for every spelling of the same JSON object.
 
-    SHA-256, 64 hex digits, over sorted keys without spaces. Raises `MalformedError` for what is no
-    JSON object, and for a key that occurs twice: servers disagree on which of the two counts.
+    SHA-256, 64 hex digits, over sorted keys without spaces. Raises as `read_arguments`.
+    """
+    return read_arguments(body)[1]
+
+
+def read_arguments(body: bytes) -> tuple[dict[str, Any], str]:
+    """Arguments as an object, and their digest.
+
+    Raises `MalformedError` for what is no JSON object, and for a key that occurs twice: servers
+    disagree on which of the two counts.
     """
     if len(body) > MAX_MESSAGE:
         raise TooLargeError(len(body), MAX_MESSAGE)
@@ -109,7 +117,7 @@ def arguments_digest(body: bytes) -> str:
         text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (ValueError, RecursionError) as error:
         raise MalformedError(f"Arguments are a JSON object: {error}") from None
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
+    return document, hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def _split(token: str) -> tuple[bytes, bytes]:

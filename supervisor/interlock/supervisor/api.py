@@ -20,6 +20,7 @@ from interlock.bus.errors import (
 )
 from interlock.bus.messages import ApiAnswer, ApiRequest, Gone, Reply, Request
 from interlock.bus.socket import FdSocket, open_socket
+from interlock.supervisor.policy.approvals import Role
 
 Handler = Callable[[bytes, Any, bytes | None], Awaitable[bytes | None]]
 """Takes identity, message and body; returns the JSON document of the reply, or None for no reply.
@@ -39,6 +40,8 @@ REQUEST_TIME: Final = 60.0
 class Api:
     """A ROUTER that runs one task per request and owns these tasks.
 
+    `keys` says who has which role. A client may have one at a time: a request with the key of
+    another role makes it a stranger.
     `slow` names the message types that have their own deadline. `on_trouble(error, request)` hears
     of handlers that raised what they must not raise.
     """
@@ -47,7 +50,7 @@ class Api:
         self,
         ctx: zmq.Context[zmq.Socket[bytes]],
         address: str,
-        key: str,
+        keys: Mapping[str, Role],
         on_trouble: Callable[[BaseException, str], None],
         on_client_gone: Callable[[bytes], None],
     ) -> None:
@@ -56,7 +59,8 @@ class Api:
         self.dropped = 0
         self.on_new_client: Callable[[], None] = lambda: None
         """Called when somebody asks for the first time."""
-        self._key = key.encode()
+        self._keys = {key.encode(): role for key, role in keys.items()}
+        self._roles: dict[bytes, Role] = {}
         self._on_trouble = on_trouble
         self._on_client_gone = on_client_gone
         self._handlers: dict[type[Request], Handler] = {}
@@ -81,6 +85,10 @@ class Api:
             return False
         frames = [identity, encoding, encode(message, api_encoding(encoding))]
         return self._socket.send(frames if body is None else [*frames, body])
+
+    def role(self, identity: bytes) -> Role:
+        """Who a client is; one that has not asked for anything is an app."""
+        return self._roles.get(identity, "app")
 
     def holds(self, identity: bytes, worker: str, generation: int) -> None:
         """Remember that the client may call that generation, to tell it when that ends."""
@@ -117,7 +125,8 @@ class Api:
         except MalformedError as error:
             self._refuse(identity, encoding, header, error)
             return
-        if not hmac.compare_digest(self._key, message.key.encode("utf-8", "replace")):
+        role = self._role_of(message.key.encode("utf-8", "replace"))
+        if role is None or self._roles.setdefault(identity, role) != role:
             stranger = UnauthorizedError(
                 "The api key is not the one of the connection file; read that file again."
             )
@@ -134,6 +143,11 @@ class Api:
         self._tasks.add(task)
         self._under_way[identity] += 1
         task.add_done_callback(lambda done: self._done(done, identity, message))
+
+    def _role_of(self, key: bytes) -> Role | None:
+        # All are compared, so that the time tells nothing.
+        found = [role for known, role in self._keys.items() if hmac.compare_digest(known, key)]
+        return found[0] if found else None
 
     async def _run(self, identity: bytes, message: ApiRequest, body: bytes | None) -> bytes | None:
         handler = self._handlers.get(type(message))
@@ -184,6 +198,7 @@ class Api:
 
     def _lose(self, identity: bytes) -> None:
         self._encodings.pop(identity, None)
+        self._roles.pop(identity, None)
         self._on_client_gone(identity)
 
     def _refuse(
@@ -204,4 +219,4 @@ class Api:
         self._encodings[identity] = encoding
         self._encodings.move_to_end(identity)
         if len(self._encodings) > MAX_CLIENTS:
-            self._encodings.popitem(last=False)
+            self._roles.pop(self._encodings.popitem(last=False)[0], None)

@@ -50,6 +50,8 @@ class Links:
         for name, entry in settings.workers().items():
             if not isinstance(entry, AgentEntry):
                 self._turns.source_configured(name, entry.settings)
+        self._turns.approvals.life = settings.supervisor.timing.approval
+        self._turns.policy_changed()
 
     async def resolve(self, identity: bytes, message: Resolve, body: bytes | None) -> bytes:
         """Answer as the turn service does, and remember who is to hear of that generation's end."""

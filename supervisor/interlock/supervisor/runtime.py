@@ -44,6 +44,8 @@ from interlock.supervisor.lifecycle.states import State, Worker
 from interlock.supervisor.links import Links
 from interlock.supervisor.log import Log, RotatingFile
 from interlock.supervisor.pings import PingClock
+from interlock.supervisor.policy.approvalapi import ApprovalApi
+from interlock.supervisor.policy.desk import ApprovalDesk
 from interlock.supervisor.policy.tickets import TicketOffice
 from interlock.supervisor.reload import Configuration, Loader
 from interlock.supervisor.resources import Sampler
@@ -89,12 +91,17 @@ class Supervisor:
         self.sequencer.listen(self._log_event)
         self.fleet = Fleet(home, settings, self.sequencer, self.attention)
         self._api = Api(
-            self._ctx, endpoint(home, "api"), self._key, self._trouble, self._client_gone
+            self._ctx,
+            endpoint(home, "api"),
+            {self._key: "person"},
+            self._trouble,
+            self._client_gone,
         )
         catalog, schemas = Catalog(), Schemas()
         tickets = TicketOffice(life=timing.ticket)
         self._journal = Journal(home.journal, self.epoch, self._own_row)
         self._turn_logs = TurnLogs(self._journal, self._api.answer)
+        approvals = ApprovalDesk(self._journal, self.sequencer, self._own_row)
         self.turns = TurnService(
             workers=self.fleet,
             catalog=catalog,
@@ -103,6 +110,7 @@ class Supervisor:
             journal=self._journal,
             logs=self._turn_logs,
             sequencer=self.sequencer,
+            approvals=approvals,
         )
         turn_api = TurnApi(self.turns)
         self._pings = PingClock(time.monotonic())
@@ -139,7 +147,11 @@ class Supervisor:
             m.ToolsGet: turn_api.tools,
             m.Resolve: links.resolve,
         }
-        self._api.serve(handlers.table() | turn_handlers, frozenset({m.WorkerControl}))
+        approval_api = ApprovalApi(approvals, self._journal, self._api.role)
+        self._api.serve(
+            handlers.table() | turn_handlers | approval_api.table(),
+            frozenset({m.WorkerControl, m.Resolve}),
+        )
 
     # --- life ---
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from typing import Final, Literal
+from typing import Literal
 
 import msgspec
 
-from interlock.bus.names import QUIET_KINDS, CapabilityName, matches, matches_folded
+from interlock.bus.names import QUIET_KINDS
 from interlock.bus.records import OfferRow
 from interlock.bus.settings import AgentSettings, PolicySettings
 from interlock.supervisor.catalog.never import never_for_agents
 from interlock.supervisor.catalog.rows import CatalogRow, SourceView
+from interlock.supervisor.policy.decision import allows, forbids, per_call, standing
 
-REMEMBERED: Final = 1 << 15
-"""Answers of rules that are kept; folding 600 names for every turn would stall the supervisor."""
 By = Literal["disabled", "policy", "grant", "deny", "state", "limit", "kind"]
 
 
@@ -45,13 +43,14 @@ def forbidden(
     """
     if row.disabled:
         return "disabled", "disabled in the server's entry (disabled_tools)"
-    if row.tier == "block" or any(_bars(pattern, row) for pattern in policy.block):
-        return "policy", "blocked by policy"
+    ruling = standing(row.name, row.tier, policy)
+    if ruling.tier == "block":
+        return "policy", ruling.reason
     if agent is None:
         return None
-    if not any(_allows(pattern, row.name) for pattern in agent.grant):
+    if not any(allows(pattern, row.name) for pattern in agent.grant):
         return "grant", "not in the agent's grant"
-    if any(_bars(pattern, row) for pattern in agent.deny):
+    if any(forbids(pattern, row.name) for pattern in agent.deny):
         return "deny", "denied to the agent"
     if never_for_agents(row.name):
         return "deny", "never for agents: it would start, change or control what runs them"
@@ -68,7 +67,7 @@ def listed(row: CatalogRow, agent: AgentSettings) -> bool:
         return True
     start = f"{row.kind}:"
     return any(
-        rule.startswith(start) and _allows(rule, row.name) for rule in (*agent.grant, *agent.focus)
+        rule.startswith(start) and allows(rule, row.name) for rule in (*agent.grant, *agent.focus)
     )
 
 
@@ -79,7 +78,7 @@ def permitted(
     kept = [row for row in rows if forbidden(row, agent, policy) is None]
     if agent.focus:
         # A stable sort: within and outside the focus the catalog's order stays.
-        kept.sort(key=lambda row: not any(_allows(rule, row.name) for rule in agent.focus))
+        kept.sort(key=lambda row: not any(allows(rule, row.name) for rule in agent.focus))
     return tuple(kept)
 
 
@@ -118,40 +117,18 @@ def make_offer(
     )
 
 
-def _bars(pattern: str, row: CatalogRow) -> bool:
-    """Whether a rule that forbids means the row; one about a server means all that it serves."""
-    if _forbids(pattern, row.name):
-        return True
-    return row.kind in QUIET_KINDS and _forbids(pattern, _as_tool(row.name))
-
-
-@lru_cache(REMEMBERED)
-def _as_tool(name: str) -> str:
-    parts = CapabilityName.parse(name)
-    return str(CapabilityName("mcp", parts.source, parts.name))
-
-
-@lru_cache(REMEMBERED)
-def _allows(pattern: str, name: str) -> bool:
-    return matches(pattern, CapabilityName.parse(name))
-
-
-@lru_cache(REMEMBERED)
-def _forbids(pattern: str, name: str) -> bool:
-    return matches_folded(pattern, CapabilityName.parse(name))
-
-
-def offer_row(row: CatalogRow) -> OfferRow:
-    """A row as an agent gets it."""
+def offer_row(row: CatalogRow, policy: PolicySettings) -> OfferRow:
+    """A row as an agent gets it, with the tier that policy gives it."""
     return OfferRow(
         name=row.name,
         wire=row.wire,
         worker=row.source,
         local=row.local,
         summary=row.summary,
-        tier=row.tier,
+        tier=standing(row.name, row.tier, policy).tier,
         digest=row.digest,
         timeout=row.timeout,
         timeout_max=row.timeout_max,
         idempotent=row.idempotent,
+        per_call=per_call(row.name, row.tier, policy),
     )

@@ -12,6 +12,7 @@ from interlock.bus.errors import UsageError
 from interlock.bus.names import CapabilityName, WorkerName, capability_of, wire_name
 from interlock.bus.records import CapabilityReport, Tier
 from interlock.bus.settings import ToolSettings
+from interlock.supervisor.policy.decision import TIERS
 
 SUMMARY: Final = 140
 """Characters of a summary."""
@@ -21,8 +22,6 @@ MAX_NAMES: Final = 128 << 10
 """Bytes of all names of one source's tools; with it a ticket for all of them stays in bounds."""
 MAX_NAME: Final = 256
 """Bytes of one tool's name."""
-TIERS: Final[tuple[Tier, ...]] = ("safe", "monitor", "ask", "block")
-"""From the least to the most careful."""
 DIGEST: Final = 64
 """Characters of a digest; a report with another one has no document."""
 USABLE: Final = "READY"
@@ -252,13 +251,14 @@ class Catalog:
 def tier_of(report: CapabilityReport, settings: SourceSettings) -> Tier:
     """The tier of a tool: what its own entry says, else the server's, raised by annotations.
 
+    To let a tool run that its server calls destructive, list it under `allow`.
+
+    >>> from interlock.bus.settings import McpServerSettings
     >>> tier_of(CapabilityReport(name="rm", digest="", destructive=True), McpServerSettings())
     'ask'
     """
     own = settings.tools.get(report.name)
-    if own is not None and own.tier is not None:
-        return own.tier
-    tier: Tier = settings.tier
+    tier: Tier = settings.tier if own is None or own.tier is None else own.tier
     if report.destructive and not report.read_only:
         tier = _higher(tier, "ask")
     if report.open_world:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import sys
 from typing import Any
 
@@ -10,7 +11,7 @@ import click
 import msgspec
 
 from interlock.supervisor.cli.exits import code_of_outcome
-from interlock.supervisor.cli.output import clean, document, note, write
+from interlock.supervisor.cli.output import agreed, clean, document, means_yes, note, write
 from interlock.supervisor.cli.session import client
 
 
@@ -24,11 +25,17 @@ from interlock.supervisor.cli.session import client
     metavar="SEC",
     help="Seconds; else what the server is configured with.",
 )
-def call(capability: str, arguments: str, as_json: bool, timeout: float | None) -> int:
-    """Call CAPABILITY (mcp:git/git_status) with a JSON object; `-` reads it from standard input."""
+@click.option("--yes", is_flag=True, help="Approve the call, if that is needed, without asking.")
+def call(capability: str, arguments: str, as_json: bool, timeout: float | None, yes: bool) -> int:
+    """Call CAPABILITY (mcp:git/git_status) with a JSON object; `-` reads it from standard input.
+
+    A call that a person has to approve is asked for here, or without a terminal waits for
+    `interlock approve`.
+    """
     given = _object(sys.stdin.read() if arguments == "-" else arguments)
     with client() as bus:
-        result = bus.call(capability, given, timeout=timeout)
+        ask = (lambda question: True) if yes else _ask
+        result = bus.call(capability, given, timeout=timeout, on_approval=ask)
     if as_json:
         document(msgspec.to_builtins(result))
     else:
@@ -37,6 +44,21 @@ def call(capability: str, arguments: str, as_json: bool, timeout: float | None) 
             doubt = "; it may have run all the same" if result.may_have_run else ""
             note(f"{capability}: {result.outcome}{doubt}.")
     return code_of_outcome(result.outcome)
+
+
+def _ask(question: str) -> bool | None:
+    """Ask whoever sits here; None if nobody does, so that somebody elsewhere may answer."""
+    if sys.stdin.isatty():
+        return agreed(f"{question} Let it run?")
+    # A yes or no that was given in advance counts as well; anything else is no answer.
+    ready, _, _ = select.select([sys.stdin], [], [], 0)
+    line = sys.stdin.readline() if ready else ""
+    if means_yes(line):
+        return True
+    if line.strip().lower() in ("n", "no"):
+        return False
+    note(f"{question} It waits; see `interlock approvals`.")
+    return None
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -93,6 +93,18 @@ def note(text: str) -> None:
     sys.stderr.flush()
 
 
+def agreed(question: str) -> bool:
+    """Ask a person for a yes, on standard error, and read a line of standard input."""
+    sys.stderr.write(f"{clean(question)} [y/N] ")
+    sys.stderr.flush()
+    return means_yes(sys.stdin.readline())
+
+
+def means_yes(line: str) -> bool:
+    """Tell whether a line that was typed is a yes."""
+    return line.strip().lower() in ("y", "yes")
+
+
 def failure(chosen: Options, code: str, message: str) -> None:
     """Tell of a failure: a sentence on standard error, and a document where JSON is wanted."""
     try:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import click
 
 from interlock.bus.errors import ConfigError, NotFoundError
 from interlock.supervisor.cli.exits import DONE, FAILED
-from interlock.supervisor.cli.output import clean, document, note, options, write
+from interlock.supervisor.cli.output import agreed, clean, document, note, options, write
 from interlock.supervisor.config.read import parse
 from interlock.supervisor.config.text import BadFileError, read_bytes
 from interlock.supervisor.config.trust import digest, effects, read_trust, trust_key, write_trust
@@ -36,7 +35,7 @@ def trust(path: Path | None, listing: bool, revoke: bool, yes: bool, as_json: bo
             write(clean(f"{file} would"))
             for name, effect in effects(parse(file, data)[0].tables) or [("", "do nothing")]:
                 write(clean(f"  {name}: {effect}" if name else f"  {effect}"))
-    if not yes and not _agreed():
+    if not yes and not agreed("Let them?"):
         note("Nothing was changed; the files stay without effect.")
         return FAILED
     trusted = _known(record)
@@ -78,12 +77,6 @@ def _contents(files: list[Path]) -> dict[Path, bytes]:
             ) from None
         contents[file] = data
     return contents
-
-
-def _agreed() -> bool:
-    click.echo("Let them? [y/N] ", nl=False, err=True)
-    answer = sys.stdin.readline()
-    return answer.strip().lower() in ("y", "yes")
 
 
 def _known(record: Path) -> dict[str, str]:

@@ -132,7 +132,10 @@ class _Show:
             case "tool.result":
                 self._note(f"<- {item['outcome']} after {item['duration_ms']:.0f} ms")
             case "approval.waiting":
-                self._note(f"waiting for approval {item['id']}")
+                self._note(
+                    f"waits for approval: `interlock approve {item['id']}`, or deny; "
+                    "`interlock approvals` shows what it is about"
+                )
             case "turn.completed":
                 if not self._told and item["text"]:
                     write(clean(item["text"]) if self._terminal else item["text"], end="")

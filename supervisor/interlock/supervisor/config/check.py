@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeGuard
 
 import msgspec
 from msgspec import inspect
@@ -17,6 +17,14 @@ LONGEST: Final = 1e9
 """Seconds that any duration may have at most; also the bound of other plain numbers."""
 
 _READABLE: Final = 10**15
+
+
+class _Tables(Protocol):
+    """The type of a list of tables."""
+
+    item_type: inspect.StructType
+
+
 _KINDS: Final = ((str, "text"), (list, "a list"), (dict, "a table"))
 
 
@@ -57,7 +65,7 @@ class Checker:
         self._report(code, path, message, fix)
 
     def _wrong(self, path: Path, expected: str, value: Any) -> None:
-        name = ".".join(path[2:]) or path[-1]
+        name = ".".join(path[1 if path[0] == "policy" else 2 :]) or path[-1]
         self.error("wrong_type", path, f"{name} must be {expected}, not {shown(value)}")
 
     def _value(self, type_: inspect.Type, value: Any, path: Path) -> Any:
@@ -68,6 +76,11 @@ class Checker:
                 return self._value(present[0], value, path)
         if isinstance(type_, inspect.StructType):
             return self.struct(type_.cls, value, path)
+        if _is_tables(type_) and isinstance(value, list):
+            return [
+                self._whole(type_.item_type.cls, item, (*path, str(n)))
+                for n, item in enumerate(value, 1)
+            ]
         if isinstance(type_, inspect.DictType) and isinstance(value, dict):
             return {
                 key: self._value(type_.value_type, item, (*path, key))
@@ -76,6 +89,15 @@ class Checker:
         if not _fits(type_, value):
             self._wrong(path, describe(type_), value)
         return value
+
+    def _whole(self, type_: type[msgspec.Struct], table: Any, path: Path) -> dict[str, Any]:
+        """Return the keys of a table that has to be complete; report those that are missing."""
+        good = self.struct(type_, table, path)
+        if isinstance(table, dict):
+            for field in msgspec.structs.fields(type_):
+                if field.required and field.encode_name not in table:
+                    self.error("missing_key", path, f"{field.encode_name} is missing")
+        return good
 
 
 def unknown_message(key: str, known: Iterable[str]) -> str:
@@ -121,6 +143,8 @@ def describe(type_: inspect.Type) -> str:
             return "text in quotes"
         case inspect.LiteralType():
             return "one of " + ", ".join(f'"{value}"' for value in type_.values)
+        case inspect.VarTupleType(item_type=inspect.StructType()):
+            return "a list of tables"
         case inspect.VarTupleType():
             return 'a list of texts, such as ["a", "b"]'
         case inspect.DictType() | inspect.StructType():
@@ -139,6 +163,12 @@ def _range(type_: inspect.IntType | inspect.FloatType) -> str:
     else:
         low = ""
     return low + (f" and at most {type_.le:g}" if type_.le is not None else "")
+
+
+def _is_tables(type_: inspect.Type) -> TypeGuard[_Tables]:
+    return isinstance(type_, inspect.VarTupleType) and isinstance(
+        type_.item_type, inspect.StructType
+    )
 
 
 def _fits(type_: inspect.Type, value: Any) -> bool:

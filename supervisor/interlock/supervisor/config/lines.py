@@ -92,6 +92,7 @@ class _TomlScan:
         self.text = text
         self.at = 0
         self.lines: Lines = {}
+        self._counts: dict[Path, int] = {}
         self._line = 1
         self._counted = 0
 
@@ -100,8 +101,13 @@ class _TomlScan:
         table: Path = ()
         while self._skip_blank():
             if self.text[self.at] == "[":
-                self.at += 2 if self.text.startswith("[[", self.at) else 1
+                many = self.text.startswith("[[", self.at)
+                self.at += 2 if many else 1
                 table = self._key(())
+                if many:  # the tables of an array count from 1
+                    self._counts[table] = self._counts.get(table, 0) + 1
+                    table = (*table, str(self._counts[table]))
+                    self.lines.setdefault(table, self._line)
                 self.at = self._find("]")
                 while self.text.startswith("]", self.at):
                     self.at += 1
@@ -148,6 +154,7 @@ class _TomlScan:
 
     def _items(self, closing: str, path: Path, *, pairs: bool) -> None:
         self.at += 1
+        count = 0
         while self._skip_blank():
             if self.text.startswith(closing, self.at):
                 self.at += 1
@@ -157,7 +164,8 @@ class _TomlScan:
             elif pairs:
                 self._pair(path)
             else:
-                self._value(path)
+                count += 1
+                self._value((*path, str(count)))
         raise _LostError
 
     def _skip_blank(self) -> bool:

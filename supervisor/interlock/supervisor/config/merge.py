@@ -27,11 +27,12 @@ class Merged(msgspec.Struct, kw_only=True):
 
     def place(self, path: Path) -> tuple[LayerFile | None, int]:
         """Return the layer and line of a key path or of the closest key above it."""
-        while path:
-            layer = self.places.get(path)
+        above = path
+        while above:
+            layer = self.places.get(above)
             if layer is not None:
                 return layer, line_of(layer.lines, path)
-            path = path[:-1]
+            above = above[:-1]
         return None, 0
 
 

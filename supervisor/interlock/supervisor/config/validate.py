@@ -123,12 +123,16 @@ class _Validation:
     def _policy(self) -> PolicySettings:
         before = len(self.problems)
         policy = self._section("policy", PolicySettings)
+        for n, rule in enumerate(policy.rules, 1):
+            for key in ("capability", "argument"):
+                if not getattr(rule, key):
+                    self.report("wrong_value", ("policy", "rules", str(n), key), f"{key} is empty")
         wrong = {
             problem.key.split(".")[1]
             for problem in self.problems[before:]
             if problem.severity == "error" and "." in problem.key
         }
-        if wrong.isdisjoint({"block", "ask", "approval"}):
+        if wrong.isdisjoint({"block", "ask", "approval", "rules"}):
             return policy
         # A rule that cannot be read must not open a door: everything asks until it is mended.
         return msgspec.structs.replace(policy, ask=(*policy.ask, "*"), allow=())

@@ -26,10 +26,13 @@ from interlock.supervisor.events import journalfile
 from interlock.supervisor.events.journalfile import DamagedJournalError
 from interlock.supervisor.events.journalrows import (
     UNFINISHED,
+    WAITED,
     AddItems,
+    ApprovalRow,
     CallRow,
     LoseCalls,
     Operation,
+    PutApproval,
     PutCalls,
     PutTurn,
     TurnRow,
@@ -72,8 +75,9 @@ class JournalBounds(msgspec.Struct, frozen=True, kw_only=True):
 class Journal:
     """Writes in its own thread, reads in another; no method blocks the event loop.
 
-    The futures of `accept_turn` and `end_turn` always resolve, within `bounds.commit` seconds: True
-    once the row is on the disk, False when it is only in memory so far (disk full, slow).
+    The futures of `accept_turn`, `end_turn` and `put_approval` always resolve, within
+    `bounds.commit` seconds: True once the row is on the disk, False when it is only in memory so
+    far (disk full, slow).
     """
 
     def __init__(
@@ -137,7 +141,7 @@ class Journal:
 
     def accept_turn(self, row: TurnRow) -> asyncio.Future[bool]:
         """Store a new turn."""
-        return self._commit(row)
+        return self._commit(lambda done: PutTurn(row, done))
 
     def change_turn(self, row: TurnRow) -> None:
         """Store a change that nobody waits for (running)."""
@@ -145,7 +149,11 @@ class Journal:
 
     def end_turn(self, row: TurnRow) -> asyncio.Future[bool]:
         """Store a turn's end."""
-        return self._commit(row)
+        return self._commit(lambda done: PutTurn(row, done))
+
+    def put_approval(self, row: ApprovalRow) -> asyncio.Future[bool]:
+        """Store an approval that waits, or how it ended; the first end that is stored stays."""
+        return self._commit(lambda done: PutApproval(row, done))
 
     def append_items(self, turn: str, offset: int, items: Sequence[bytes]) -> None:
         """Store items in order, the first at `offset`."""
@@ -179,16 +187,18 @@ class Journal:
             self._stored.discard(turn)
             self._given_up.discard(turn)
 
-    def _commit(self, row: TurnRow) -> asyncio.Future[bool]:
+    def _commit(
+        self, make: Callable[[asyncio.Future[bool] | None], Operation]
+    ) -> asyncio.Future[bool]:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[bool] = loop.create_future()
         if self._degraded or self._closing or self._thread is None:
-            self._put(PutTurn(row))
+            self._put(make(None))
             done.set_result(False)
             return done
         timer = loop.call_later(self._bounds.commit, self._late, done)
         done.add_done_callback(lambda _: timer.cancel())
-        self._put(PutTurn(row, done))
+        self._put(make(done))
         return done
 
     def _late(self, done: asyncio.Future[bool]) -> None:
@@ -220,7 +230,7 @@ class Journal:
         self._bytes += sign * operation.cost
         if isinstance(operation, PutCalls):
             self._call_bytes += sign * operation.cost
-        if isinstance(operation, PutTurn) and operation.done is not None:
+        if isinstance(operation, WAITED) and operation.done is not None:
             self._urgent += sign
         if operation.turn:
             self._pending[operation.turn] += sign
@@ -229,7 +239,7 @@ class Journal:
 
     def _give_up(self) -> bool:
         for n, operation in enumerate(self._queue):
-            if not isinstance(operation, PutTurn):
+            if not isinstance(operation, WAITED):
                 del self._queue[n]
                 self._count(operation, -1)
                 if operation.turn:
@@ -252,6 +262,10 @@ class Journal:
     async def calls(self, turn: str) -> list[CallRow]:
         """The calls of a turn, oldest first. Raises JournalError."""
         return await self._read(lambda: journalfile.read_calls(self.path, self.epoch, turn))
+
+    async def approvals(self, limit: int, turn: str = "") -> list[ApprovalRow]:
+        """The newest approvals, of one turn or of all, the newest first. Raises JournalError."""
+        return await self._read(lambda: journalfile.read_approvals(self.path, turn, limit))
 
     async def _read(self, query: Callable[[], T]) -> T:
         if self._reader is None or self._closing:
@@ -316,7 +330,7 @@ class Journal:
         except JournalError as error:
             self._put_back(batch, error)
             return
-        acknowledged = [operation.done for operation in batch if isinstance(operation, PutTurn)]
+        acknowledged = [operation.done for operation in batch if isinstance(operation, WAITED)]
         with self._wake:
             for operation in batch:
                 self._count(operation, -1)
@@ -328,7 +342,7 @@ class Journal:
         self._prune()
 
     def _apply(self, connection: sqlite3.Connection, batch: Sequence[Operation]) -> None:
-        durable = any(isinstance(operation, PutTurn) for operation in batch)
+        durable = any(isinstance(operation, WAITED) for operation in batch)
         try:
             journalfile.apply(connection, self.epoch, batch, durable=durable)
         except (sqlite3.Error, ValueError, OverflowError) as error:
@@ -347,7 +361,7 @@ class Journal:
         with self._wake:
             self._queue.extendleft(reversed(batch))
             # Who waits goes on without the disk; the rows stay in the queue.
-            waiting = [op.done for op in self._queue if isinstance(op, PutTurn)]
+            waiting = [op.done for op in self._queue if isinstance(op, WAITED)]
             self._degraded = True
         self._tell(self._refuse, waiting, error)
 

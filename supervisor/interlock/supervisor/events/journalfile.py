@@ -12,15 +12,17 @@ from interlock.bus.errors import JournalError
 from interlock.supervisor.events.journalrows import (
     UNFINISHED,
     AddItems,
+    ApprovalRow,
     CallRow,
     LoseCalls,
     Operation,
+    PutApproval,
     PutCalls,
     PutTurn,
     TurnRow,
 )
 
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 """Number of the schema below, in the file's user_version."""
 CHECKED_BYTES: Final = 64 << 20
 """Files up to this size are checked page by page when opened."""
@@ -42,6 +44,20 @@ CREATE TABLE calls (
 CREATE INDEX calls_of_turn ON calls (turn);
 CREATE INDEX unfinished_calls ON calls (outcome) WHERE outcome = '';
 """
+_CREATE_APPROVALS: Final = """
+CREATE TABLE approvals (
+  n INTEGER PRIMARY KEY AUTOINCREMENT, epoch TEXT NOT NULL, id TEXT NOT NULL, turn TEXT NOT NULL,
+  agent TEXT NOT NULL, caller TEXT NOT NULL, capability TEXT NOT NULL, arguments TEXT NOT NULL,
+  digest TEXT NOT NULL, reason TEXT NOT NULL, asked REAL, outcome TEXT NOT NULL,
+  decider TEXT NOT NULL, decided REAL, UNIQUE (epoch, id));
+CREATE INDEX approvals_of_turn ON approvals (turn);
+"""
+_PUT_APPROVAL: Final = """
+INSERT INTO approvals (epoch, id, turn, agent, caller, capability, arguments, digest, reason, asked,
+  outcome, decider, decided) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (epoch, id) DO UPDATE SET outcome = excluded.outcome, decider = excluded.decider,
+  decided = excluded.decided WHERE approvals.outcome = ''
+"""
 _PUT_TURN: Final = """
 INSERT INTO turns (turn, epoch, agent, session, state, text, started, ended, code, message,
   unattended) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -61,6 +77,10 @@ _TURN_COLUMNS: Final = (
 _CALL_COLUMNS: Final = (
     "worker, generation, call, capability, caller, turn, outcome, duration_ms, started, "
     "may_have_run, epoch"
+)
+_APPROVAL_COLUMNS: Final = (
+    "id, turn, agent, caller, capability, arguments, digest, reason, asked, outcome, decider, "
+    "decided"
 )
 
 
@@ -128,8 +148,9 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if found != "ok":
             raise DamagedJournalError(f"The journal file is damaged ({found}).")
-    if version == 0:
-        connection.executescript(f"BEGIN;{_CREATE}PRAGMA user_version = {SCHEMA};COMMIT;")
+    if version < SCHEMA:
+        missing = _CREATE_APPROVALS if version else _CREATE + _CREATE_APPROVALS
+        connection.executescript(f"BEGIN;{missing}PRAGMA user_version = {SCHEMA};COMMIT;")
 
 
 def interrupt(connection: sqlite3.Connection, epoch: str, now: float) -> tuple[TurnRow, ...]:
@@ -150,6 +171,11 @@ def interrupt(connection: sqlite3.Connection, epoch: str, now: float) -> tuple[T
             "UPDATE calls SET outcome = 'worker_died', may_have_run = 1 "
             "WHERE outcome = '' AND epoch != ?",
             (epoch,),
+        )
+        connection.execute(
+            "UPDATE approvals SET outcome = 'withdrawn', decided = ? "
+            "WHERE outcome = '' AND epoch != ?",
+            (now, epoch),
         )
     return tuple(_turn(row, epoch) for row in found)
 
@@ -177,6 +203,15 @@ def _apply_one(connection: sqlite3.Connection, epoch: str, operation: Operation)
                 (
                     *(row.turn, epoch, row.agent, row.session, row.state, row.text, row.started),
                     *(row.ended, row.code, row.message, row.unattended),
+                ),
+            )
+        case PutApproval(row):
+            connection.execute(
+                _PUT_APPROVAL,
+                (
+                    *(epoch, row.id, row.turn, row.agent, row.caller, row.capability),
+                    *(row.arguments, row.digest, row.reason, row.asked, row.outcome, row.by),
+                    row.decided,
                 ),
             )
         case AddItems(turn, offset, items):
@@ -208,9 +243,10 @@ def _apply_one(connection: sqlite3.Connection, epoch: str, operation: Operation)
 
 
 def prune(connection: sqlite3.Connection, *, turns: int, size: int, calls: int) -> None:
-    """Forget the oldest ended turns beyond `turns` or `size` bytes, and calls of no turn.
+    """Forget the oldest ended turns beyond `turns` or `size` bytes, and what belongs to no turn.
 
-    The newest ended turn always stays. Raises what SQLite raises.
+    Of calls and of approvals without a turn the newest `calls` stay, and the newest ended turn
+    always does. Raises what SQLite raises.
     """
     with _transaction(connection, durable=False):
         kept = total = 0
@@ -225,10 +261,15 @@ def prune(connection: sqlite3.Connection, *, turns: int, size: int, calls: int) 
             total += held
             if kept > 1 and (kept > turns or total > size):
                 gone.append((turn,))
-        for table in ("items", "calls", "turns"):
+        for table in ("items", "calls", "approvals", "turns"):
             connection.executemany(f"DELETE FROM {table} WHERE turn = ?", gone)
         connection.execute(
             "DELETE FROM calls WHERE turn = '' AND id <= (SELECT max(id) FROM calls) - ?", (calls,)
+        )
+        connection.execute(
+            "DELETE FROM approvals WHERE turn = '' AND outcome != '' "
+            "AND n <= (SELECT max(n) FROM approvals) - ?",
+            (calls,),
         )
     connection.execute("PRAGMA incremental_vacuum(4096)").fetchall()
 
@@ -285,6 +326,16 @@ def read_calls(path: Path, epoch: str, turn: str) -> list[CallRow]:
     return [_call(row, epoch) for row in rows]
 
 
+def read_approvals(path: Path, turn: str, limit: int) -> list[ApprovalRow]:
+    """The newest approvals of a turn, or with an empty `turn` of all; the newest first.
+
+    Raises what SQLite raises.
+    """
+    where, values = ("WHERE turn = ? ", (turn,)) if turn else ("", ())
+    query = f"SELECT {_APPROVAL_COLUMNS} FROM approvals {where}ORDER BY n DESC LIMIT ?"
+    return [_approval(row) for row in _read(path, query, (*values, limit))]
+
+
 def _read(path: Path, query: str, values: tuple[object, ...]) -> list[tuple[object, ...]]:
     # A connection for each read: reads are rare, and the writer may have begun a new file.
     if not path.exists():
@@ -327,6 +378,24 @@ def _call(row: Sequence[object], epoch: str) -> CallRow:
         duration_ms=_number(ms) or 0.0,
         started=_number(started) or 0.0,
         may_have_run=left or bool(may),
+    )
+
+
+def _approval(row: Sequence[object]) -> ApprovalRow:
+    id_, turn, agent, caller, capability, arguments, digest, reason, asked, outcome, by, end = row
+    return ApprovalRow(
+        id=str(id_),
+        turn=str(turn),
+        agent=str(agent),
+        caller=str(caller),
+        capability=str(capability),
+        arguments=str(arguments),
+        digest=str(digest),
+        reason=str(reason),
+        asked=_number(asked) or 0.0,
+        outcome=str(outcome),
+        by=str(by),
+        decided=_number(end),
     )
 
 

@@ -44,6 +44,24 @@ class CallRow(msgspec.Struct, frozen=True, kw_only=True):
     """The call was under way when its worker or the supervisor died."""
 
 
+class ApprovalRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One approval; `outcome` is empty while it waits. Times are Unix seconds."""
+
+    id: str
+    turn: str = ""
+    agent: str = ""
+    caller: str = ""
+    capability: str
+    arguments: str
+    """JSON, cut if it is long."""
+    digest: str
+    reason: str = ""
+    asked: float
+    outcome: str = ""
+    by: str = ""
+    decided: float | None = None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PutTurn:
     """Insert a turn or replace what is known about it."""
@@ -60,6 +78,24 @@ class PutTurn:
     def cost(self) -> int:
         """Bytes that it holds in memory, about."""
         return 200 + len(self.row.text)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PutApproval:
+    """Insert an approval or store how it ended."""
+
+    row: ApprovalRow
+    done: asyncio.Future[bool] | None = None
+
+    @property
+    def turn(self) -> str:
+        """The turn that this operation belongs to."""
+        return self.row.turn
+
+    @property
+    def cost(self) -> int:
+        """Bytes that it holds in memory, about."""
+        return 300 + len(self.row.arguments)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,4 +139,6 @@ class LoseCalls:
         return 200
 
 
-Operation = PutTurn | AddItems | PutCalls | LoseCalls
+Operation = PutTurn | PutApproval | AddItems | PutCalls | LoseCalls
+WAITED: Final = (PutTurn, PutApproval)
+"""Operations that somebody may wait for; they are never given up."""

@@ -32,12 +32,16 @@ from interlock.bus.messages import (
     TurnUnwatch,
     TurnWatch,
 )
-from interlock.bus.settings import AgentSettings
+from interlock.bus.records import Target
+from interlock.bus.settings import AgentSettings, PolicySettings
 from interlock.supervisor.catalog.offer import forbidden, make_offer
 from interlock.supervisor.catalog.resolve import Refusal, resolve, unavailable
 from interlock.supervisor.catalog.rows import CatalogRow
 from interlock.supervisor.events.journalrows import CallRow, TurnRow
 from interlock.supervisor.events.turns import NewTurn, TurnService
+from interlock.supervisor.policy.decision import per_call, standing
+from interlock.supervisor.policy.desk import decided
+from interlock.supervisor.policy.permits import Permit, Refused, Wish
 
 MAX_TEXT: Final = 1 << 20
 """Bytes of a turn's text, as JSON."""
@@ -158,13 +162,17 @@ class TurnApi:
         return msgspec.json.encode({"turns": [_turn_document(row) for row in newest]})
 
     async def show(self, identity: bytes, message: TurnGet, body: bytes | None) -> bytes:
-        """One turn's row with its calls."""
+        """One turn's row with its calls and approvals."""
         row = await self._row(message.turn)
         try:
             calls = await self._turns.journal.calls(message.turn)
+            approvals = await self._turns.journal.approvals(MAX_LISTED, message.turn)
         except JournalError:
-            calls = []
-        document = _turn_document(row) | {"calls": [_call_document(call) for call in calls]}
+            calls, approvals = [], []
+        document = _turn_document(row) | {
+            "calls": [_call_document(call) for call in calls],
+            "approvals": [decided(one) for one in reversed(approvals)],
+        }
         return msgspec.json.encode(document)
 
     async def tools(self, identity: bytes, message: ToolsGet, body: bytes | None) -> bytes:
@@ -187,23 +195,35 @@ class TurnApi:
             withheld = tuple(held for held in withheld if held.by != "state" or not held.count)
         document = {
             "agent": name,
-            "capabilities": [_row_document(row) for row in shown],
+            "capabilities": [_row_document(row, policy) for row in shown],
             "withheld": withheld,
         }
         return msgspec.json.encode(document)
 
     async def resolve(self, identity: bytes, message: Resolve, body: bytes | None) -> bytes:
-        """`{capability, local, timeout, timeout_max, target}` for a direct call."""
+        """`{capability, local, timeout, timeout_max, target, single_use}` for a direct call.
+
+        Where a person has to approve the call, it waits for that, or says so.
+        """
         turns = self._turns
-        found = resolve(
-            message.capability,
-            turns.catalog.rows(),
-            turns.catalog.sources(),
-            turns.workers.policy(),
-        )
+        policy = turns.workers.policy()
+        found = resolve(message.capability, turns.catalog.rows(), turns.catalog.sources(), policy)
         if isinstance(found, Refusal):
             raise InterlockError(found.message, code=found.code)
-        target = turns.tickets.api_target(found.source, found.local, f"api:{identity.hex()}")
+        caller = caller_name(identity)
+        single_use = per_call(found.name, found.tier, policy)
+        if single_use:
+            if not (math.isfinite(message.patience) and message.patience >= 0):
+                raise UsageError("The patience is a number of seconds, 0 for the usual.")
+            wish = Wish(
+                caller=caller,
+                arguments=body or b"{}",
+                way=message.approval,
+                patience=message.patience,
+            )
+            target: Target | None = await self._permitted(found, wish)
+        else:
+            target = turns.tickets.api_target(found.source, found.local, caller)
         if target is None:
             source = turns.catalog.sources()[found.source]
             raise InterlockError(unavailable(source), code="unavailable")
@@ -214,7 +234,38 @@ class TurnApi:
             "timeout_max": found.timeout_max,
             "target": target,
         }
+        if single_use:
+            document["single_use"] = True
         return msgspec.json.encode(document)
+
+    async def _permitted(self, row: CatalogRow, wish: Wish) -> Target:
+        """The ticket for one call. Its deadline is that of the approval, which always ends."""
+        ended: asyncio.Future[Permit | Refused] = asyncio.get_running_loop().create_future()
+        approval = ""
+
+        def parked(id_: str, seconds: float) -> None:
+            nonlocal approval
+            approval = id_
+
+        def answered(outcome: Permit | Refused) -> None:
+            if not ended.done():
+                ended.set_result(outcome)
+
+        wish = msgspec.structs.replace(wish, wanted=lambda: not ended.done())
+        self._turns.permits.ask(row, wish, parked, answered)
+        try:
+            outcome = await ended
+        finally:
+            if approval:
+                self._turns.permits.withdraw(approval)
+        if isinstance(outcome, Refused):
+            raise InterlockError(outcome.message, code=outcome.code)
+        return outcome.target
+
+
+def caller_name(identity: bytes) -> str:
+    """The name of an api client as a caller."""
+    return f"api:{identity.hex()}"
 
 
 def _turn_document(row: TurnRow) -> dict[str, Any]:
@@ -245,13 +296,13 @@ def _call_document(call: CallRow) -> dict[str, Any]:
     }
 
 
-def _row_document(row: CatalogRow) -> dict[str, Any]:
+def _row_document(row: CatalogRow, policy: PolicySettings) -> dict[str, Any]:
     return {
         "name": row.name,
         "wire": row.wire,
         "kind": row.kind,
         "source": row.source,
-        "tier": row.tier,
+        "tier": standing(row.name, row.tier, policy).tier,
         "connected": row.connected,
         "reason": row.reason,
         "summary": row.summary,

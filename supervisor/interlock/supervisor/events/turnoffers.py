@@ -15,6 +15,7 @@ from interlock.supervisor.catalog.offer import forbidden, listed, offer_row, per
 from interlock.supervisor.catalog.resolve import Refusal, resolve, unavailable
 from interlock.supervisor.catalog.rows import Catalog, CatalogRow
 from interlock.supervisor.events.ports import Workers
+from interlock.supervisor.events.turnpermits import TurnPermits
 from interlock.supervisor.policy.tickets import TicketOffice
 
 PART: Final = 512 << 10
@@ -29,6 +30,7 @@ class _Open:
     agent: str
     worker: str
     generation: int
+    unattended: bool = False
     rows: dict[str, OfferRow] = field(default_factory=dict)
     targets: dict[str, int] = field(default_factory=dict)
     """Generations that the agent holds tickets for, by worker."""
@@ -40,7 +42,9 @@ class _Open:
         return row.name in self.joined or listed(row, settings)
 
     def names(self, worker: str) -> tuple[str, ...]:
-        return tuple(row.local for row in self.rows.values() if row.worker == worker)
+        """What a ticket of the turn names: nothing that needs one of its own for each call."""
+        rows = (row for row in self.rows.values() if row.worker == worker)
+        return tuple(row.local for row in rows if not row.per_call)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,25 +58,31 @@ class OfferPart:
 class TurnOffers:
     """Composes offers from catalog and tickets, and keeps running turns up to date."""
 
-    def __init__(self, workers: Workers, catalog: Catalog, tickets: TicketOffice) -> None:
+    def __init__(
+        self, workers: Workers, catalog: Catalog, tickets: TicketOffice, permits: TurnPermits
+    ) -> None:
         self._workers = workers
         self._catalog = catalog
         self._tickets = tickets
+        self._permits = permits
         self._open: dict[str, _Open] = {}
         self._told: dict[tuple[str, int], dict[str, int]] = {}
         """By generation of an agent, the generations that it was ever given a target for: it may
         keep the connection when the turn ends."""
 
-    def open(self, turn: str, agent: str, worker: str, generation: int) -> Iterator[OfferPart]:
+    def open(
+        self, turn: str, agent: str, worker: str, generation: int, *, unattended: bool = False
+    ) -> Iterator[OfferPart]:
         """Compose the offer of a turn that is about to be dispatched; at least one part."""
-        opened = self._open[turn] = _Open(turn, agent, worker, generation)
+        opened = self._open[turn] = _Open(turn, agent, worker, generation, unattended)
         settings = self._workers.agents().get(agent)
         rows = []
         if settings is not None:
-            allowed = permitted(self._catalog.rows(), settings, self._workers.policy())
+            policy = self._workers.policy()
+            allowed = permitted(self._catalog.rows(), settings, policy)
             serving = {row.source for row in allowed if self._tickets.serves(row.source)}
             rows = [
-                offer_row(row)
+                offer_row(row, policy)
                 for row in allowed
                 if row.connected and row.source in serving and opened.wants(row, settings)
             ]
@@ -84,6 +94,8 @@ class TurnOffers:
         targets = []
         for worker in workers:
             names = opened.names(worker)
+            if not names:
+                continue
             target = self._tickets.turn_target(worker, opened.turn, opened.worker, names)
             if target is not None:
                 opened.targets[worker] = target.generation
@@ -96,7 +108,8 @@ class TurnOffers:
         """A serving worker changed its state or its tools: tell the agents of running turns.
 
         A source that is down stays in running turns, so that a call to it fails as unavailable and
-        not as unknown; only what it no longer serves, or policy no longer allows, is taken away.
+        not as unknown; only what it no longer serves, or policy no longer allows, is taken away,
+        from the tickets that the turns hold, too.
         """
         for opened in tuple(self._open.values()):
             self._update(opened, source)
@@ -105,7 +118,8 @@ class TurnOffers:
         settings = self._workers.agents().get(opened.agent)
         if settings is None:
             return
-        allowed = permitted(self._catalog.rows_of(source), settings, self._workers.policy())
+        policy, before = self._workers.policy(), opened.names(source)
+        allowed = permitted(self._catalog.rows_of(source), settings, policy)
         kept = {row.name for row in allowed}
         removed = tuple(
             name for name, row in opened.rows.items() if row.worker == source and name not in kept
@@ -113,18 +127,26 @@ class TurnOffers:
         for name in removed:
             del opened.rows[name]
         rows: list[OfferRow] = []
-        targets: list[Target] = []
         serving = self._tickets.serves(source)
         if serving is not None:
             offered = [
-                offer_row(row) for row in allowed if row.connected and opened.wants(row, settings)
+                offer_row(row, policy)
+                for row in allowed
+                if row.connected and opened.wants(row, settings)
             ]
             rows = [row for row in offered if opened.rows.get(row.name) != row]
             opened.rows.update((row.name, row) for row in rows)
-            if opened.names(source) and (rows or opened.targets.get(source) != serving):
-                targets = self._targets(opened, (source,))
+        names = opened.names(source)
+        void = None
+        if not set(before) <= set(names):
+            void = self._tickets.revoke_earlier(opened.turn, source)
+        targets: list[Target] = []
+        if serving is not None and (rows or void or opened.targets.get(source) != serving):
+            targets = self._targets(opened, (source,))
         if rows or removed or targets:
             self._send_update(opened, rows, removed, targets)
+        if void is not None:  # after the new ticket, so that what is still allowed goes on
+            self._workers.send(void.worker, void.generation, void.message)
 
     def _send_update(
         self,
@@ -153,18 +175,21 @@ class TurnOffers:
                 del told[worker]
                 self._workers.send(*agent, message)
 
-    def on_request(self, worker: str, generation: int, message: TicketRequest) -> None:
+    def on_request(
+        self, worker: str, generation: int, message: TicketRequest, body: bytes | None
+    ) -> None:
         """Answer an agent's `ticket.request`: a renewal, or a capability outside its ticket."""
         opened = self._open.get(message.turn)
         if opened is None or (opened.worker, opened.generation) != (worker, generation):
-            grant = TicketGrant(
+            grant: TicketGrant | None = TicketGrant(
                 id=message.id, code="denied", message="That turn is not running at this agent."
             )
         elif message.capability:
-            grant = self._grant(opened, message)
+            grant = self._grant(opened, message, body)
         else:
             grant = self._renew(opened, message)
-        self._workers.send(worker, generation, grant)
+        if grant is not None:
+            self._workers.send(worker, generation, grant)
 
     def _renew(self, opened: _Open, message: TicketRequest) -> TicketGrant:
         if not opened.names(message.worker):
@@ -181,20 +206,26 @@ class TurnOffers:
         text = f"{worker} is no longer configured." if source is None else unavailable(source)
         return TicketGrant(id=id_, code="unavailable", message=text)
 
-    def _grant(self, opened: _Open, message: TicketRequest) -> TicketGrant:
+    def _grant(
+        self, opened: _Open, message: TicketRequest, body: bytes | None
+    ) -> TicketGrant | None:
+        """The answer for a capability; None: a person has to be asked, or the arguments looked at.
+
+        Then it is sent when that is done.
+        """
         settings = self._workers.agents().get(opened.agent)
+        policy = self._workers.policy()
         found = resolve(
-            message.capability,
-            self._catalog.rows(),
-            self._catalog.sources(),
-            self._workers.policy(),
-            settings,
+            message.capability, self._catalog.rows(), self._catalog.sources(), policy, settings
         )
         if isinstance(found, Refusal):
             return TicketGrant(id=message.id, code=found.code, message=found.message)
-        row = offer_row(found)
+        row = offer_row(found, policy)
         opened.rows[row.name] = row
         opened.joined.add(row.name)
+        if row.per_call:
+            self._permits.ask(opened, message.id, found, body or b"{}", self._is_open)
+            return None
         targets = self._targets(opened, (row.worker,))
         if not targets:
             return self._unavailable(message.id, row.worker)
@@ -223,7 +254,10 @@ class TurnOffers:
 
     def _join(self, opened: _Open, found: Sequence[CatalogRow]) -> None:
         """Make rows a part of a running turn and tell its agent."""
-        rows = [offer_row(row) for row in found if self._tickets.serves(row.source) is not None]
+        policy = self._workers.policy()
+        rows = [
+            offer_row(row, policy) for row in found if self._tickets.serves(row.source) is not None
+        ]
         if not rows:
             return
         opened.joined.update(row.name for row in rows)
@@ -231,9 +265,14 @@ class TurnOffers:
         targets = self._targets(opened, dict.fromkeys(row.worker for row in rows))
         self._send_update(opened, rows, (), targets)
 
+    def _is_open(self, turn: str, generation: int) -> bool:
+        opened = self._open.get(turn)
+        return opened is not None and opened.generation == generation
+
     def close(self, turn: str) -> None:
         """The turn ends: its tickets are void from now on, at every worker that still serves."""
         self._open.pop(turn, None)
+        self._permits.withdraw(turn)
         for void in self._tickets.revoke_turn(turn):
             self._workers.send(void.worker, void.generation, void.message)
 

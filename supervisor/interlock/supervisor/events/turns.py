@@ -43,6 +43,7 @@ from interlock.bus.messages import (
 )
 from interlock.bus.messages import Schemas as SchemasMessage
 from interlock.bus.settings import Timing
+from interlock.supervisor.catalog.offer import forbidden
 from interlock.supervisor.catalog.rows import Catalog, Delta, SourceSettings
 from interlock.supervisor.catalog.schemas import Schemas
 from interlock.supervisor.events import turnstate
@@ -55,7 +56,11 @@ from interlock.supervisor.events.stalerows import StaleRows
 from interlock.supervisor.events.turnitems import encode, parse
 from interlock.supervisor.events.turnlog import TurnLogs
 from interlock.supervisor.events.turnoffers import TurnOffers
+from interlock.supervisor.events.turnpermits import TurnPermits
 from interlock.supervisor.events.turnstate import Phase, Terminal, TurnState, step
+from interlock.supervisor.policy.decision import per_call
+from interlock.supervisor.policy.desk import ApprovalDesk
+from interlock.supervisor.policy.permits import Permits
 from interlock.supervisor.policy.tickets import TicketOffice
 
 LIVE: Final = 1_000
@@ -104,7 +109,10 @@ class _Live:
     state: TurnState = field(default_factory=TurnState)
     timers: dict[str, asyncio.TimerHandle] = field(default_factory=dict)
     last: bytes | None = None
-    dispatched: bool = False
+    parked: int = 0
+    """Calls that wait for a person; the deadline does not run meanwhile."""
+    left: float = 0.0
+    """Seconds until the deadline while it does not run."""
 
     @property
     def worker(self) -> str:
@@ -124,6 +132,7 @@ class TurnService:
         journal: Journal,
         logs: TurnLogs,
         sequencer: Sequencer,
+        approvals: ApprovalDesk,
         times: TurnTimes | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -141,7 +150,10 @@ class TurnService:
         self.stale_after = Timing().stale
         """Seconds that the rows of a source that is down stay in the catalog."""
         self._stale = StaleRows(catalog, self.catalog_changed)
-        self._offers = TurnOffers(workers, catalog, tickets)
+        self.approvals = approvals
+        self.permits = Permits(workers, catalog, tickets, approvals)
+        turn_permits = TurnPermits(workers, self.permits, self._pause)
+        self._offers = TurnOffers(workers, catalog, tickets, turn_permits)
         self._calls = CallBook(journal, sequencer, clock)
         self._live: dict[str, _Live] = {}
         self._ended: dict[str, TurnRow] = {}
@@ -248,11 +260,35 @@ class TurnService:
                 )
             )
         self._offers.source_changed(worker)
+        self._check_lent(worker)
+
+    def policy_changed(self) -> None:
+        """A new policy, or new grants, are in force: what they forbid is void from now on."""
+        for source in self.catalog.sources():
+            self._offers.source_changed(source)
+            self._check_lent(source)
+        self.permits.policy_changed()
+
+    def _check_lent(self, worker: str) -> None:
+        """Void what clients hold for capabilities that no ticket of theirs covers any more."""
+        held = self.tickets.lent_names(worker)
+        if not held:
+            return
+        policy = self.workers.policy()
+        kept = {
+            row.local
+            for row in self.catalog.rows_of(worker)
+            if forbidden(row, None, policy) is None and not per_call(row.name, row.tier, policy)
+        }
+        void = self.tickets.revoke_lent(worker, held - kept)
+        if void is not None:
+            self.workers.send(void.worker, void.generation, void.message)
 
     def worker_gone(self, worker: str, generation: int, reason: str) -> None:
         """Call when a generation ended (its pidfd), before the new state is announced."""
         self.tickets.close_target(worker, generation)
         self._offers.worker_gone(worker, generation, reason)
+        self.permits.worker_gone(worker, generation)
         self._calls.lose(worker, generation)
         view = self.workers.view(worker)
         orderly = view is not None and bool(view.stopped_for)
@@ -294,8 +330,7 @@ class TurnService:
         self, worker: str, generation: int, message: TicketRequest, body: bytes | None
     ) -> None:
         """An agent asks for a ticket or a renewal; the answer goes out on control."""
-        del body  # Argument rules come with approvals.
-        self._offers.on_request(worker, generation, message)
+        self._offers.on_request(worker, generation, message, body)
 
     def on_schema_get(self, worker: str, generation: int, message: SchemaGet) -> None:
         """An agent fetches tool documents; the answer goes out on control."""
@@ -341,6 +376,7 @@ class TurnService:
         except TimeoutError:
             for live in self._live.values():
                 _stop_timers(live)
+        self.approvals.close()
         self.logs.close()
 
     # --- carrying out decisions ---
@@ -394,7 +430,9 @@ class TurnService:
         _stop_timer(live, "agent")
         loop = asyncio.get_running_loop()
         left = live.until - loop.time()
-        parts = self._offers.open(row.turn, row.agent, live.worker, generation)
+        parts = self._offers.open(
+            row.turn, row.agent, live.worker, generation, unattended=row.unattended
+        )
         first = next(parts)
         message = TurnDispatch(
             turn=row.turn,
@@ -419,6 +457,25 @@ class TurnService:
         live.row = msgspec.structs.replace(row, state="running")
         self.journal.change_turn(live.row)
         self._sequencer.publish(TurnStartedEvent(turn=row.turn, agent=row.agent))
+
+    def _pause(self, turn: str, on: bool) -> None:
+        """Stop the clock of a turn that waits for a person, or let it run again."""
+        live = self._live.get(turn)
+        if live is None or live.state.phase is not Phase.RUNNING:
+            return
+        loop = asyncio.get_running_loop()
+        live.parked += 1 if on else -1
+        if on and live.parked == 1:
+            live.left = live.until - loop.time()
+            _stop_timer(live, "deadline")
+        elif not on and live.parked == 0:
+            live.until = loop.time() + live.left
+            live.timers["deadline"] = loop.call_later(
+                max(live.left, 0.0) + self._times.margin,
+                self._apply,
+                live,
+                turnstate.DeadlinePassed(),
+            )
 
     def _send_cancel(self, live: _Live, code: turnstate.CancelCode) -> None:
         message = TurnCancel(turn=live.row.turn, code=code)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
 from interlock.bus.messages import TICKET_LIFE, Revoke
 from interlock.bus.records import Target
 from interlock.bus.tickets import TicketClaims, mint
+
+LENT: Final = 1_000
+"""Tickets of clients at one worker from which on expired ones are forgotten."""
 
 
 class Revocation(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,8 +45,12 @@ class TicketOffice:
         self._clock = clock
         self._serving: dict[str, _Serving] = {}
         self._turns: dict[str, set[tuple[str, int]]] = {}
+        self._lent: dict[tuple[str, int], dict[str, tuple[str, float]]] = {}
+        """Tickets of clients by id: the name that each is for, and its expiry."""
         self._waiting: dict[tuple[str, int], dict[int, float]] = {}
         self._next = 0
+        self._voided = 0.0
+        """Unix seconds of the newest revocation that leaves later tickets of a turn valid."""
 
     def open_target(self, worker: str, generation: int, key: bytes, endpoint: str) -> None:
         """A generation serves from now on, under that key (call it at `ready`)."""
@@ -54,6 +62,7 @@ class TicketOffice:
         if serving is not None and serving.generation == generation:
             del self._serving[worker]
         self._waiting.pop((worker, generation), None)
+        self._lent.pop((worker, generation), None)
         for used in self._turns.values():
             used.discard((worker, generation))
 
@@ -66,20 +75,33 @@ class TicketOffice:
         self, worker: str, turn: str, caller: str, names: Sequence[str]
     ) -> Target | None:
         """A ticket for all `names` of the worker's current generation; None if none serves."""
-        target = self._issue(worker, caller, tuple(names), turn)
-        if target is not None:
-            self._turns.setdefault(turn, set()).add((worker, target.generation))
-        return target
+        return self._issue(worker, caller, tuple(names), turn)
 
     def api_target(self, worker: str, local: str, caller: str) -> Target | None:
         """A ticket for one name, for an api client; None if none serves."""
         return self._issue(worker, caller, (local,), "")
 
-    def _issue(self, worker: str, caller: str, names: tuple[str, ...], turn: str) -> Target | None:
+    def call_target(
+        self, worker: str, generation: int, local: str, caller: str, turn: str, digest: str
+    ) -> Target | None:
+        """A ticket for one call with the arguments of that digest, at that generation.
+
+        None if that generation does not serve (any more). `turn` is empty for api clients.
+        """
+        if self.serves(worker) != generation:
+            return None
+        return self._issue(worker, caller, (local,), turn, digest)
+
+    def _issue(
+        self, worker: str, caller: str, names: tuple[str, ...], turn: str, digest: str = ""
+    ) -> Target | None:
+        """Mint a ticket; one that is bound to arguments is for a single call."""
         serving = self._serving.get(worker)
         if serving is None:
             return None
         now = self._clock()
+        if now <= self._voided:
+            now = self._voided + 1e-6  # it must not look older than a revocation before it
         claims = TicketClaims(
             id=secrets.token_hex(12),
             caller=caller,
@@ -89,7 +111,14 @@ class TicketOffice:
             turn=turn,
             issued=now,
             expires=now + self.life,
+            digest=digest,
+            single_use=bool(digest),
         )
+        key = (worker, serving.generation)
+        if turn:
+            self._turns.setdefault(turn, set()).add(key)
+        else:
+            self._lend(key, claims)
         return Target(
             worker=worker,
             generation=serving.generation,
@@ -98,22 +127,57 @@ class TicketOffice:
             expires_in=self.life,
         )
 
+    def _lend(self, key: tuple[str, int], claims: TicketClaims) -> None:
+        lent = self._lent.setdefault(key, {})
+        if len(lent) >= LENT:
+            now = self._clock()
+            lent = self._lent[key] = {id_: one for id_, one in lent.items() if one[1] > now}
+        lent[claims.id] = (claims.names[0], claims.expires)
+
     def revoke_turn(self, turn: str) -> tuple[Revocation, ...]:
         """Void all tickets of a turn: one message for each generation that still serves."""
-        void = []
-        for worker, generation in sorted(self._turns.pop(turn, ())):
-            if self.serves(worker) != generation:
-                continue
-            self._next += 1
-            waiting = self._waiting.setdefault((worker, generation), {})
-            self._forget_expired(waiting)
-            waiting[self._next] = self._clock() + self.life
-            void.append(
-                Revocation(
-                    worker=worker, generation=generation, message=Revoke(n=self._next, turn=turn)
-                )
-            )
-        return tuple(void)
+        return tuple(
+            self._void(worker, generation, Revoke(n=self._number(), turn=turn))
+            for worker, generation in sorted(self._turns.pop(turn, ()))
+            if self.serves(worker) == generation
+        )
+
+    def revoke_earlier(self, turn: str, worker: str) -> Revocation | None:
+        """Void what the turn holds for that worker now; tickets issued after this stay valid."""
+        generation = self.serves(worker)
+        if generation is None or (worker, generation) not in self._turns.get(turn, ()):
+            return None
+        self._voided = max(self._clock(), self._voided)
+        revoke = Revoke(n=self._number(), turn=turn, before=self._voided)
+        return self._void(worker, generation, revoke)
+
+    def lent_names(self, worker: str) -> frozenset[str]:
+        """The local names that clients may hold a ticket for at that worker."""
+        generation = self.serves(worker)
+        lent = self._lent.get((worker, generation), {}) if generation is not None else {}
+        now = self._clock()
+        return frozenset(local for local, expires in lent.values() if expires > now)
+
+    def revoke_lent(self, worker: str, names: Collection[str]) -> Revocation | None:
+        """Void the tickets that clients hold for these names at that worker."""
+        generation = self.serves(worker)
+        if generation is None:
+            return None
+        lent = self._lent.get((worker, generation), {})
+        ids = tuple(id_ for id_, (local, _) in lent.items() if local in names)
+        for id_ in ids:
+            del lent[id_]
+        return self._void(worker, generation, Revoke(n=self._number(), ids=ids)) if ids else None
+
+    def _number(self) -> int:
+        self._next += 1
+        return self._next
+
+    def _void(self, worker: str, generation: int, message: Revoke) -> Revocation:
+        waiting = self._waiting.setdefault((worker, generation), {})
+        self._forget_expired(waiting)
+        waiting[message.n] = self._clock() + self.life
+        return Revocation(worker=worker, generation=generation, message=message)
 
     def revoked(self, worker: str, generation: int, n: int) -> bool:
         """A worker acknowledged revocation `n`; False if it was never asked to."""

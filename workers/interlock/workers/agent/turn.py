@@ -24,8 +24,8 @@ from interlock.workers.agent.items import ItemSink
 from interlock.workers.agent.offer import Offer
 from interlock.workers.agent.tickets import TicketDesk
 
-GRANT_PATIENCE: Final = 310.0
-"""Seconds to wait for the right to a call outside the turn's tickets: approvals take 300."""
+GRANT_PATIENCE: Final = 30.0
+"""Seconds to wait for the right to a call outside the turn's tickets, while nobody is asked."""
 
 End = events.TurnCompleted | events.TurnFailed | events.TurnCancelled
 
@@ -70,6 +70,8 @@ class TurnRun:
         self._said: list[str] = []
         self._tickets: TurnTickets | None = None
         self._clock: asyncio.Timeout | None = None
+        self._parked = 0
+        self._left = 0.0
         self._code: Literal["", "cancelled", "deadline"] = ""
 
     async def run(self) -> None:
@@ -203,14 +205,23 @@ class TurnRun:
             return _failure("invalid_arguments", f"{request.name}: {request.problem}.")
         assert self._tickets is not None
         try:
-            if isinstance(row, OfferRow):
-                way = await self._tickets.open(row.worker, row.timeout)
-                if way is not None:
-                    edge, ticket = way
-                    return await _ask(edge, ticket, row, request.arguments)
+            if isinstance(row, OfferRow) and not row.per_call:
+                outcome = await self._held(request, row)
+                if outcome is not None:
+                    return outcome
             return await self._outside(request, row)
         except TicketError as error:
             return _failure(error.code, error.message)
+
+    async def _held(self, request: drive.ToolRequest, row: OfferRow) -> drive.Outcome | None:
+        """Call under the turn's ticket; None if it holds none that is good for that."""
+        assert self._tickets is not None
+        way = await self._tickets.open(row.worker, row.timeout)
+        if way is None:
+            return None
+        outcome = await _ask(*way, row, request.arguments)
+        # Refused, so not run: policy may have changed, and the supervisor knows what holds now.
+        return None if outcome.outcome == "denied" else outcome
 
     async def _outside(
         self, request: drive.ToolRequest, row: OfferRow | tuple[str, ...]
@@ -218,14 +229,42 @@ class TurnRun:
         """Ask the supervisor for the right to one call that no held ticket covers."""
         name = row.name if isinstance(row, OfferRow) else request.name
         near = () if isinstance(row, OfferRow) else row
-        grant = await self._desk.ask(
-            self.turn, capability=name, arguments=request.arguments, patience=GRANT_PATIENCE
-        )
+        parked = False
+
+        def on_parked(approval: str) -> None:
+            nonlocal parked
+            parked = True
+            self._sink.put(events.ApprovalWaiting(id=approval))
+            self._pause(True)
+
+        try:
+            grant = await self._desk.ask(
+                self.turn,
+                capability=name,
+                arguments=request.arguments,
+                patience=GRANT_PATIENCE,
+                on_parked=on_parked,
+            )
+        finally:
+            if parked:
+                self._pause(False)
         if grant is None:
             return _failure("unavailable", f"{name}: the supervisor did not answer.")
         if grant.row is None or grant.target is None:
             return _refusal(name, grant.code or "unavailable", grant.message, near)
         return await self._lent(grant.row, grant.target, request.arguments)
+
+    def _pause(self, on: bool) -> None:
+        """Stop the turn's clock while a call of it waits for a person, or let it run again."""
+        self._parked += 1 if on else -1
+        clock, now = self._clock, asyncio.get_running_loop().time()
+        if clock is None or clock.expired() or self._code:
+            return
+        if on and self._parked == 1:
+            self._left = (clock.when() or now) - now
+            clock.reschedule(None)
+        elif not on and self._parked == 0:
+            clock.reschedule(now + self._left)
 
     async def _lent(self, row: OfferRow, target: Target, arguments: bytes) -> drive.Outcome:
         assert self._tickets is not None

@@ -88,6 +88,8 @@ class AgentKind:
                 self._pool.gone(worker, generation, reason)
             case m.TicketGrant():
                 self._desk.on_grant(message)
+            case m.TicketParked():
+                self._desk.on_parked(message)
             case _:
                 # What concerns other kinds.
                 pass

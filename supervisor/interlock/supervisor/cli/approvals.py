@@ -1,0 +1,78 @@
+"""`interlock approvals`, `approve` and `deny`: the calls that wait for a person."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+import click
+import msgspec
+
+from interlock.supervisor.cli.output import document, one_line, span, table, write
+from interlock.supervisor.cli.session import client
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+_ARGUMENTS: Final = 400
+"""Characters of a call's arguments in the list; --json has them all."""
+
+
+@click.command
+@_JSON
+@click.option("--past", type=click.IntRange(0), default=0, metavar="N", help="Also N decisions.")
+def approvals(as_json: bool, past: int) -> None:
+    """List the calls that wait for a person to approve or deny them, the oldest first."""
+    with client() as bus:
+        found = bus.approvals(past)
+    if as_json:
+        document(found)
+        return
+    now = time.time()
+    for row in found["approvals"]:
+        write(f"{row['id']}  {_what(row)}; {span(row['expires'] - now)} left")
+        write(f"  {_arguments(row)}")
+    if not found["approvals"]:
+        write("Nothing waits for approval.")
+    cells = [
+        (row["id"], row["outcome"], row["capability"], row["by"] or "-", _arguments(row)[:60])
+        for row in found.get("past", [])
+    ]
+    if cells:
+        heads = ("ID", "OUTCOME", "CAPABILITY", "BY", "ARGUMENTS")
+        write("\n".join(["", *table(heads, cells)]))
+
+
+@click.command
+@click.argument("approval", metavar="ID")
+@_JSON
+def approve(approval: str, as_json: bool) -> None:
+    """Let the call of approval ID run, once, with the arguments that `approvals` shows."""
+    with client() as bus:
+        found = bus.approve(approval)
+    _tell(found, "is approved; its call runs once", as_json)
+
+
+@click.command
+@click.argument("approval", metavar="ID")
+@_JSON
+def deny(approval: str, as_json: bool) -> None:
+    """Refuse the call of approval ID."""
+    with client() as bus:
+        found = bus.deny(approval)
+    _tell(found, "is denied; its call does not run", as_json)
+
+
+def _tell(found: dict[str, Any], words: str, as_json: bool) -> None:
+    if as_json:
+        document(found)
+    else:
+        write(one_line(f"{found['id']} {words}"))
+
+
+def _what(row: dict[str, Any]) -> str:
+    who = f"agent {row['agent']}, turn {row['turn']}" if row["turn"] else "a direct call"
+    why = f" ({row['reason']})" if row["reason"] else ""
+    return one_line(f"{row['capability']}{why}, wanted by {who}")
+
+
+def _arguments(row: dict[str, Any]) -> str:
+    return one_line(msgspec.json.encode(row["arguments"]).decode())[:_ARGUMENTS]

@@ -1,0 +1,53 @@
+"""Answers of the api that concern approvals: list, approve, deny."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from interlock.bus.messages import ApprovalsGet, Approve, Deny, Request
+from interlock.supervisor.api import Handler
+from interlock.supervisor.events.journal import Journal
+from interlock.supervisor.events.turnapi import caller_name
+from interlock.supervisor.policy.approvals import Answerer, Role
+from interlock.supervisor.policy.desk import ApprovalDesk, decided
+
+MAX_PAST = 1_000
+"""Decisions in one answer."""
+
+
+class ApprovalApi:
+    """Every method takes `(identity, message, body)` and returns the document of its reply."""
+
+    def __init__(self, desk: ApprovalDesk, journal: Journal, role: Callable[[bytes], Role]) -> None:
+        self._desk = desk
+        self._journal = journal
+        self._role = role
+
+    def table(self) -> dict[type[Request], Handler]:
+        """Which request each method answers."""
+        return {ApprovalsGet: self.list, Approve: self.approve, Deny: self.deny}
+
+    async def list(self, identity: bytes, message: ApprovalsGet, body: bytes | None) -> bytes:
+        """`{approvals: [...]}`, with `past` also the newest decisions of the journal."""
+        waiting = self._desk.rows()
+        document = {"approvals": waiting}
+        if message.past > 0:
+            rows = await self._journal.approvals(min(message.past, MAX_PAST) + len(waiting))
+            document["past"] = [decided(row) for row in rows if row.outcome][: message.past]
+        return msgspec.json.encode(document)
+
+    async def approve(self, identity: bytes, message: Approve, body: bytes | None) -> bytes:
+        """`{id, outcome}` once the decision is stored."""
+        return await self._answer(identity, message.approval, approve=True)
+
+    async def deny(self, identity: bytes, message: Deny, body: bytes | None) -> bytes:
+        """`{id, outcome}` once the decision is stored."""
+        return await self._answer(identity, message.approval, approve=False)
+
+    async def _answer(self, identity: bytes, approval: str, *, approve: bool) -> bytes:
+        who = Answerer(name=caller_name(identity), role=self._role(identity))
+        await self._desk.answer(approval, who, approve)
+        outcome = "approved" if approve else "approval_denied"
+        return msgspec.json.encode({"id": approval, "outcome": outcome})

@@ -1,0 +1,224 @@
+"""Decides single calls by their arguments, has persons asked, and gives the ticket for one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Literal
+
+import msgspec
+
+from interlock.bus.errors import MalformedError, OverloadedError, TooLargeError
+from interlock.bus.records import Target
+from interlock.bus.settings import AgentSettings
+from interlock.bus.tickets import read_arguments
+from interlock.supervisor.catalog.resolve import Refusal, resolve
+from interlock.supervisor.catalog.rows import Catalog, CatalogRow
+from interlock.supervisor.events.ports import Workers
+from interlock.supervisor.policy.approvals import Approval, Asked, Outcome, of_turn
+from interlock.supervisor.policy.decision import decide
+from interlock.supervisor.policy.desk import ApprovalDesk
+from interlock.supervisor.policy.tickets import TicketOffice
+
+MAX_ARGUMENTS: Final = 1 << 20
+"""Bytes of arguments that are looked at; a call with more that needs it is refused."""
+_TOLD: Final[dict[Outcome, str]] = {
+    "approval_denied": "a person said no",
+    "approval_timeout": "nobody answered in time",
+    "approval_unavailable": "nobody can be asked",
+}
+
+Way = Literal["park", "tell", "yes", "no"]
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """One call that somebody wants to make."""
+
+    caller: str
+    """As tickets name it."""
+    arguments: bytes
+    turn: str = ""
+    agent: str = ""
+    settings: AgentSettings | None = None
+    """Of the agent; None for a person's own call."""
+    nobody: str = ""
+    """Why nobody can be asked; empty if somebody can."""
+    way: Way = "park"
+    """What to do if a person has to be asked; `yes` and `no`: the caller is one and has said so."""
+    patience: float = 0.0
+    """Seconds to wait for a person; 0 = as long as an approval may."""
+    wanted: Callable[[], bool] = lambda: True
+    """Whether it still is, when a person has answered."""
+
+
+class Permit(msgspec.Struct, frozen=True, kw_only=True):
+    """The call may be made, once, with this target."""
+
+    row: CatalogRow
+    target: Target
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True):
+    """The call may not be made; `code` is an outcome, or `approval_needed`."""
+
+    code: str
+    message: str
+
+
+Ended = Callable[[Permit | Refused], None]
+Parked = Callable[[str, float], None]
+"""Called with the approval's id and the seconds that it waits at most."""
+
+
+class Permits:
+    """Every call that a turn ticket or a client's ticket does not cover by itself."""
+
+    def __init__(
+        self, workers: Workers, catalog: Catalog, tickets: TicketOffice, desk: ApprovalDesk
+    ) -> None:
+        self._workers = workers
+        self._catalog = catalog
+        self._tickets = tickets
+        self._desk = desk
+
+    def ask(self, row: CatalogRow, wish: Wish, parked: Parked, ended: Ended) -> None:
+        """Decide about a call of a capability that grants and denials leave to the caller.
+
+        `ended` is called once, at once or when a person has answered.
+        """
+        generation = self._tickets.serves(row.source)
+        if generation is None:
+            ended(Refused(code="unavailable", message=f"{row.source} is not usable now."))
+            return
+        try:
+            if len(wish.arguments) > MAX_ARGUMENTS:
+                raise TooLargeError(len(wish.arguments), MAX_ARGUMENTS)
+            arguments, digest = read_arguments(wish.arguments)
+        except MalformedError as error:
+            ended(Refused(code="invalid_arguments", message=error.message))
+            return
+        ruling = decide(row.name, row.tier, self._workers.policy(), arguments)
+        asked = Asked(
+            id=self._desk.new_id(),
+            capability=row.name,
+            worker=row.source,
+            generation=generation,
+            caller=wish.caller,
+            arguments=wish.arguments,
+            digest=digest,
+            turn=wish.turn,
+            agent=wish.agent,
+            document=row.digest,
+            reason=ruling.reason,
+        )
+        if ruling.tier == "block":
+            ended(_blocked(row.name, ruling.reason))
+        elif ruling.tier != "ask":
+            ended(self._permit(asked, wish, arguments))
+        else:
+            self._approval(asked, wish, arguments, parked, ended)
+
+    def _approval(
+        self,
+        asked: Asked,
+        wish: Wish,
+        arguments: dict[str, Any],
+        parked: Parked,
+        ended: Ended,
+    ) -> None:
+        def decided(outcome: Outcome) -> None:
+            ended(self._decided(asked, wish, arguments, outcome))
+
+        never = self._workers.policy().approval == "never"
+        if never or wish.nobody:
+            self._desk.settle(asked, "approval_unavailable", "", decided)
+        elif wish.way == "tell":
+            text = f"A person has to approve this call of {asked.capability}: {asked.reason}."
+            ended(Refused(code="approval_needed", message=text))
+        elif wish.way == "park":
+            try:
+                self._desk.park(
+                    asked, wish.patience, lambda seconds: parked(asked.id, seconds), decided
+                )
+            except OverloadedError as error:
+                ended(Refused(code=error.code, message=error.message))
+        else:
+            said: Outcome = "approved" if wish.way == "yes" else "approval_denied"
+            self._desk.settle(asked, said, wish.caller, decided)
+
+    def _decided(
+        self, asked: Asked, wish: Wish, arguments: dict[str, Any], outcome: Outcome
+    ) -> Permit | Refused:
+        if outcome in _TOLD:
+            why = f" ({wish.nobody or 'approval is never'})"
+            why = why if outcome == "approval_unavailable" else ""
+            text = f"{asked.capability} was not called: {_TOLD[outcome]}{why}."
+            return Refused(code=outcome, message=text)
+        given_up = outcome == "withdrawn" or not wish.wanted()
+        return self._permit(asked, wish, arguments, given_up=given_up)
+
+    def _permit(
+        self, asked: Asked, wish: Wish, arguments: dict[str, Any], *, given_up: bool = False
+    ) -> Permit | Refused:
+        """The ticket, if what was decided about is still there and still may be called."""
+        policy = self._workers.policy()
+        found = resolve(
+            asked.capability,
+            self._catalog.rows(),
+            self._catalog.sources(),
+            policy,
+            wish.settings,
+        )
+        if isinstance(found, Refusal):
+            return Refused(code=found.code, message=found.message)
+        ruling = decide(found.name, found.tier, policy, arguments)
+        if ruling.tier == "block":
+            return _blocked(found.name, ruling.reason)
+        same = self._tickets.serves(asked.worker) == asked.generation
+        if not same or found.digest != asked.document:
+            text = f"{asked.worker} was started again, or changed the tool, before the call; "
+            return Refused(code="unavailable", message=f"{text}nothing was run.")
+        if given_up:
+            text = f"{asked.capability} was not called: it was given up before."
+            return Refused(code="cancelled", message=text)
+        target = self._tickets.call_target(
+            asked.worker, asked.generation, found.local, asked.caller, asked.turn, asked.digest
+        )
+        if target is None:
+            return Refused(code="unavailable", message=f"{asked.worker} is not usable now.")
+        return Permit(row=found, target=target)
+
+    def withdraw(self, approval: str) -> None:
+        """Its caller does not wait any longer."""
+        self._desk.withdraw(lambda each: each.asked.id == approval)
+
+    def withdraw_turn(self, turn: str) -> None:
+        """The turn ends."""
+        self._desk.withdraw(of_turn(turn))
+
+    def worker_gone(self, worker: str, generation: int) -> None:
+        """A generation ended: what would have been called there cannot be any more."""
+        self._desk.withdraw(
+            lambda each: (each.asked.worker, each.asked.generation) == (worker, generation)
+        )
+
+    def policy_changed(self) -> None:
+        """Take in a new policy: what it forbids, or what nobody may be asked for, waits no more."""
+        policy = self._workers.policy()
+        if policy.approval == "never":
+            self._desk.withdraw(lambda each: True, "approval_unavailable")
+        self._desk.withdraw(self._forbidden)
+
+    def _forbidden(self, approval: Approval) -> bool:
+        asked = approval.asked
+        settings = self._workers.agents().get(asked.agent) if asked.agent else None
+        policy = self._workers.policy()
+        rows, sources = self._catalog.rows(), self._catalog.sources()
+        found = resolve(asked.capability, rows, sources, policy, settings)
+        if isinstance(found, Refusal):
+            return found.code == "denied"
+        arguments = read_arguments(asked.arguments)[0]
+        return decide(found.name, found.tier, policy, arguments).tier == "block"
+
+
+def _blocked(name: str, reason: str) -> Refused:
+    return Refused(code="denied", message=f"{name} may not be called: {reason}.")
