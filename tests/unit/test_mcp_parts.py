@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interlock.workers import cuts
 from interlock.workers.mcp import results
 from interlock.workers.mcp.circuit import Circuit, CircuitState
 from interlock.workers.mcp.frames import (
@@ -217,7 +218,7 @@ def test_errors_are_seen_without_reading_results(body: bytes, failed: bool) -> N
 @given(st.text(max_size=3000), st.integers(0, 3000))
 def test_a_cut_text_is_a_beginning_within_the_limit(text: str, room: int) -> None:
     text = text.encode(errors="replace").decode()
-    items = results.shorten([{"type": "text", "text": text}], room)
+    items = cuts.shorten([{"type": "text", "text": text}], room)
     joined = "".join(item["text"] for item in items)
     assert text.startswith(joined)
     assert joined == text or len(json.dumps(joined, ensure_ascii=False).encode()) <= room + 2
@@ -232,7 +233,7 @@ def test_the_whole_of_a_cut_result_is_kept(tmp_path: Path) -> None:
             "isError": True,
         }
     ).encode()
-    cut = results.cut(body, 6000, tmp_path / "results", "a/../b")
+    cut = cuts.cut(body, 6000, tmp_path / "results", "a/../b")
     document = json.loads(cut.body)
     assert len(cut.body) <= 6000 and cut.problem == ""
     assert document["isError"] is True and document["_meta"] == {"k": 1}
@@ -245,14 +246,14 @@ def test_a_result_is_cut_even_if_the_whole_cannot_be_kept(tmp_path: Path) -> Non
     blocked = tmp_path / "file"
     blocked.write_text("")
     body = json.dumps({"content": [{"type": "text", "text": "x" * 9000}]}).encode()
-    cut = results.cut(body, 4000, blocked, "t")
+    cut = cuts.cut(body, 4000, blocked, "t")
     assert cut.problem and len(cut.body) <= 4000
     assert "could not be kept" in json.loads(cut.body)["content"][-1]["text"]
 
 
 @pytest.mark.parametrize("body", [b'{"content":5}', b"{" + b"x" * 5000, b'{"content":[5,null,{}]}'])
 def test_cutting_survives_results_of_any_shape(body: bytes, tmp_path: Path) -> None:
-    assert json.loads(results.cut(body, 3000, tmp_path, "t").body)["content"]
+    assert json.loads(cuts.cut(body, 3000, tmp_path, "t").body)["content"]
 
 
 @given(

@@ -30,6 +30,7 @@ import msgspec
 
 from interlock.bus.channel import IncomingCall
 from interlock.bus.errors import OverloadedError
+from interlock.workers import cuts
 from interlock.workers.kind import Gauges
 from interlock.workers.mcp import results
 from interlock.workers.mcp.circuit import Circuit, CircuitState
@@ -294,11 +295,11 @@ class Calls:
         settings = self.settings
         run.deadline = run.latest = run.window = math.inf
         work = self._loop.run_in_executor(
-            None, results.cut, body, settings.max_result, settings.results_folder, run.call.name
+            None, cuts.cut, body, settings.max_result, settings.results_folder, run.call.name
         )
         work.add_done_callback(partial(self._was_cut, run, results.is_error(body)))
 
-    def _was_cut(self, run: _Run, failed: bool, work: asyncio.Future[results.Cut]) -> None:
+    def _was_cut(self, run: _Run, failed: bool, work: asyncio.Future[cuts.Cut]) -> None:
         if run.ended or work.cancelled():
             return
         problem = work.exception()

@@ -2,115 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Final, NamedTuple
-
-from interlock.bus.settings import Limits, McpConfigure
+from interlock.bus.settings import McpConfigure
 from interlock.workers.failure import WorkerError
-from interlock.workers.secrets import Masks, environment, hide_literals, resolve, resolve_entries
-
-INHERITED: Final = frozenset(
-    "PATH HOME USER LOGNAME SHELL LANG TMPDIR TERM TZ "
-    "HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY http_proxy https_proxy no_proxy all_proxy "
-    "SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE CURL_CA_BUNDLE NODE_EXTRA_CA_CERTS".split()
-)
-"""What a server sees of the environment besides LC_* and what its entry names."""
-EXTRA_FOLDERS: Final = (
-    "~/.local/bin",
-    "~/bin",
-    "~/.cargo/bin",
-    "~/go/bin",
-    "~/.bun/bin",
-    "~/.deno/bin",
-    "~/.volta/bin",
-    "/opt/homebrew/bin",
-    "/home/linuxbrew/.linuxbrew/bin",
-    "/usr/local/bin",
-    "/snap/bin",
-)
-"""Where programs are that a login shell finds and a desktop's or a service's PATH does not."""
-
-
-class Command(NamedTuple):
-    """What to start. `env` is complete; `cwd` is absolute."""
-
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
-    cwd: str
-    limits: Limits
-    address_space: int | None = None
-    """Bytes, from `limits.address_space`."""
-
-
-def base_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what every server may see of `environ`.
-
-    >>> base_environment({"LC_ALL": "C", "HOME": "/h", "OPENAI_API_KEY": "x"})
-    {'LC_ALL': 'C', 'HOME': '/h'}
-    """
-    return {k: v for k, v in environ.items() if k in INHERITED or k.startswith("LC_")}
-
-
-def search_path(environ: Mapping[str, str]) -> list[str]:
-    """Return the folders in which a server's command is looked for, PATH first."""
-    home = environ.get("HOME") or str(Path.home())
-    folders = environ.get("PATH", os.defpath).split(os.pathsep)
-    folders += [folder.replace("~", home, 1) for folder in EXTRA_FOLDERS]
-    versions = Path(home, ".nvm", "versions", "node")
-    if versions.is_dir():
-        folders += [str(node / "bin") for node in sorted(versions.iterdir(), reverse=True)]
-    # Servers installed together with Interlock, as `interlock[demo]` does.
-    folders.append(os.path.dirname(sys.executable))
-    return list(dict.fromkeys(folder for folder in folders if folder))
-
-
-def find_command(command: str, cwd: str, folders: Sequence[str]) -> str:
-    """Return the absolute path of `command`.
-
-    With a slash in it, it is relative to `cwd`. Raises WorkerError: command_not_found,
-    no_permission; both permanent.
-    """
-    expanded = os.path.expanduser(command)
-    if os.sep in expanded:
-        candidates = [os.path.join(cwd, expanded)]
-    else:
-        candidates = [os.path.join(folder, expanded) for folder in folders]
-    found = shutil.which(expanded, path=os.pathsep.join(folders))
-    if os.sep in expanded:
-        found = candidates[0] if os.access(candidates[0], os.X_OK) else None
-    if found and os.path.isfile(found):
-        return os.path.abspath(found)
-    present = next((path for path in candidates if os.path.exists(path)), None)
-    if present:
-        raise WorkerError(
-            "no_permission",
-            f"no permission to run {present}",
-            fix=f"Make it an executable file: `chmod +x {present}`.",
-            permanent=True,
-        )
-    raise WorkerError(
-        "command_not_found",
-        f"command not found: {command}",
-        fix=f"{_hint(command)}Install it, or write its full path as `command`.",
-        permanent=True,
-        details=f"Looked for {', '.join(candidates)}.",
-    )
-
-
-def _hint(command: str) -> str:
-    source = {"npx": "Node.js", "node": "Node.js", "uvx": "uv", "docker": "Docker"}.get(command)
-    return f"{command} comes with {source}. " if source else ""
-
-
-def size_in_bytes(size: int | str | None) -> int | None:
-    """Return a size that the configuration reader has turned into bytes. Raises WorkerError."""
-    if isinstance(size, str):
-        raise WorkerError("config", f"the size {size!r} was not read as bytes", permanent=True)
-    return size
+from interlock.workers.programs import Command, Wanted, build_program
+from interlock.workers.secrets import Masks, environment, resolve_entries
 
 
 async def build_command(configure: McpConfigure, masks: Masks) -> Command:
@@ -128,33 +23,11 @@ async def build_command(configure: McpConfigure, masks: Masks) -> Command:
             fix="Set `command` to a program that serves over stdio, or set `enabled = false`.",
             permanent=True,
         )
-    own = environment()
-    env = base_environment(own)
-    hide_literals((value for key, value in env.items() if key.lower().endswith("_proxy")), masks)
-    env |= await resolve_entries(settings.env, own, masks, f"{where}.env")
-    if settings.api_key_env:
-        wanted = {settings.api_key_env: ""}
-        env |= await resolve_entries(wanted, own, masks, f"{where}.api_key_env")
-    program = await resolve(settings.command, own, masks, f"{where}.command")
-    args = [await resolve(arg, own, masks, f"{where}.args") for arg in settings.args]
-    hide_literals(args, masks)
-    cwd = _folder(configure.folder, await resolve(settings.cwd, own, masks, f"{where}.cwd"), where)
-    path = find_command(program, cwd, search_path(env))
-    folder = os.path.dirname(path)
-    if folder not in env.get("PATH", "").split(os.pathsep):
-        # A program found outside PATH (npx) needs what stands beside it (node).
-        env["PATH"] = os.pathsep.join(filter(None, (env.get("PATH", os.defpath), folder)))
-    space = size_in_bytes(settings.limits.address_space)
-    return Command((path, *args), env, cwd, settings.limits, space)
-
-
-def _folder(base: str, cwd: str, where: str) -> str:
-    folder = os.path.join(base, os.path.expanduser(cwd))
-    if not os.path.isdir(folder):
-        raise WorkerError(
-            "bad_cwd",
-            f"the folder {folder} of {where} does not exist",
-            fix="Create it, or correct `cwd`.",
-            permanent=True,
-        )
-    return folder
+    wanted = Wanted(settings.command, settings.args, settings.env, settings.cwd, settings.limits)
+    command = await build_program(where, configure.folder, wanted, masks)
+    if not settings.api_key_env:
+        return command
+    key = await resolve_entries(
+        {settings.api_key_env: ""}, environment(), masks, f"{where}.api_key_env"
+    )
+    return command._replace(env={**command.env, **key})

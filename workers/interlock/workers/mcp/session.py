@@ -17,12 +17,13 @@ from interlock.bus.errors import OverloadedError
 from interlock.workers.failure import WorkerError
 from interlock.workers.logs import WorkerLog
 from interlock.workers.mcp import tools
-from interlock.workers.mcp.command import Command
 from interlock.workers.mcp.frames import Frame, json_string, mend_text, read_error
 from interlock.workers.mcp.handshake import SdkSession
-from interlock.workers.mcp.process import ServerProcess, describe_exit, start_server
+from interlock.workers.mcp.process import ServerProcess, start_server
 from interlock.workers.mcp.stderr import StderrReader
 from interlock.workers.mcp.transport import Answer, StdioTransport
+from interlock.workers.processes import describe_exit
+from interlock.workers.programs import Command
 
 LAST_WORDS: Final = 0.3
 """Seconds that a dead server's standard error and exit status may take to arrive."""

@@ -21,10 +21,11 @@ from interlock.workers.kind import Gauges, Host
 from interlock.workers.logs import RateLimit
 from interlock.workers.mcp.calls import Calls, CallSettings
 from interlock.workers.mcp.circuit import Circuit, CircuitState
-from interlock.workers.mcp.command import build_command, size_in_bytes
+from interlock.workers.mcp.command import build_command
 from interlock.workers.mcp.frames import mend_text
 from interlock.workers.mcp.session import Hooks, McpSession
 from interlock.workers.mcp.tools import ToolList
+from interlock.workers.programs import size_in_bytes
 from interlock.workers.reports import CallReporter
 
 RELIST_DELAY: Final = 0.2

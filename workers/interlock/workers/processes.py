@@ -1,0 +1,108 @@
+"""Starts the programs of entries: the only module that forks, sets limits and reads exits."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+import subprocess
+from typing import Final
+
+from interlock.bus import procfs
+from interlock.workers.failure import WorkerError
+from interlock.workers.programs import Command
+
+DEFAULT_NICE: Final = 5
+
+
+def start_program(command: Command, stdin: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+    """Start a program in a session of its own that ends with this worker; outputs are pipes.
+
+    Raises WorkerError where the system refuses.
+    """
+    worker = os.getpid()
+    nice = DEFAULT_NICE if command.limits.nice is None else command.limits.nice
+
+    def before_exec() -> None:
+        procfs.set_parent_death_signal(signal.SIGKILL)
+        if os.getppid() != worker:
+            os._exit(1)
+        _apply_limits(command, nice)
+
+    try:
+        return subprocess.Popen(
+            command.argv,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=dict(command.env),
+            cwd=command.cwd,
+            bufsize=0,
+            start_new_session=True,
+            # It takes no lock that another thread could hold at the fork: what `procfs` needs was
+            # loaded when the worker became a subreaper.
+            preexec_fn=before_exec,
+        )
+    except FileNotFoundError as error:
+        missing = error.filename or command.argv[0]
+        raise WorkerError(
+            "command_not_found",
+            f"command not found: {missing}",
+            fix="Check `command` and `cwd`, or the first line (#!) of the script.",
+            permanent=True,
+        ) from error
+    except PermissionError as error:
+        raise WorkerError(
+            "no_permission",
+            f"no permission to run {error.filename or command.argv[0]}",
+            fix="Make it executable, and its folder readable.",
+            permanent=True,
+        ) from error
+    except (OSError, subprocess.SubprocessError) as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOEXEC:
+            raise WorkerError(
+                "no_permission",
+                f"no permission to run {command.argv[0]}: it is not a program",
+                fix="Scripts need a first line such as #!/bin/sh.",
+                permanent=True,
+            ) from error
+        raise WorkerError(
+            "start_failed",
+            f"the program cannot be started: {error}",
+            fix="Check `command`, `cwd` and `limits` of the entry.",
+        ) from error
+
+
+def _apply_limits(command: Command, nice: int) -> None:
+    limits = command.limits
+    bounds = (
+        (resource.RLIMIT_NOFILE, limits.open_files),
+        (resource.RLIMIT_CPU, limits.cpu_seconds),
+        (resource.RLIMIT_AS, command.address_space),
+    )
+    for kind, value in bounds:
+        if value is not None:
+            hard = resource.getrlimit(kind)[1]
+            bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            resource.setrlimit(kind, (bound, bound))
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, nice)
+    except PermissionError:
+        # Lowering niceness needs a right that the user may not have.
+        return
+
+
+def describe_exit(status: int) -> str:
+    """Say in words how a process ended.
+
+    >>> describe_exit(3 << 8), describe_exit(9)
+    ('exited with status 3', 'was killed by SIGKILL')
+    """
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        try:
+            return f"was killed by {signal.Signals(number).name}"
+        except ValueError:
+            return f"was killed by signal {number}"
+    return f"exited with status {os.waitstatus_to_exitcode(status)}"
