@@ -12,7 +12,7 @@ demo: $(VENV)/.demo
 	$(BIN)/interlock demo
 
 test: check tests/node/node_modules/.done
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n logical --maxprocesses 4 --dist loadfile
 
 check: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -45,7 +45,7 @@ $(VENV)/.test: pyproject.toml $(BIN)/python
 
 tests/node/node_modules/.done: tests/node/package.json $(VENV)/.test
 	@echo "installing the npm servers that the tests run ..."
-	cd tests/node && PATH="$(abspath $(BIN)):$$PATH" npm install --silent --no-progress
+	cd tests/node && PATH="$(abspath $(BIN)):$$PATH" NODE_USE_SYSTEM_CA=1 npm install --loglevel=error --no-progress
 	@touch $@
 
 clean:

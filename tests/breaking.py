@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from command_line import Command
 from supervised import DIRECT_AGENT, PATIENCE, Supervised, rogue_toml
 
 from interlock.bus import procfs
@@ -129,9 +130,9 @@ class Watching:
                 self._changed.notify_all()
 
 
-def popen(home: Path, *arguments: str, prefix: Sequence[str] = ()) -> subprocess.Popen[str]:
+def popen(home: Path, *arguments: str, prefix: Sequence[str] = ()) -> Command:
     """Start `interlock` with that home, apart from all configuration of this user."""
-    return subprocess.Popen(
+    return Command(
         [
             *prefix,
             sys.executable,

@@ -7,10 +7,25 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 SERVER = Path(__file__).parent / "small_server.py"
 PATIENCE = 60
+
+
+class Command(subprocess.Popen[str]):
+    """A command that does not outlive a test that failed while it ran."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self.kill()
+        super().__exit__(kind, value, traceback)
 
 
 class CommandLine:
@@ -27,9 +42,9 @@ class CommandLine:
             "INTERLOCK_HOME": str(self.home),
         }
 
-    def popen(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+    def popen(self, *arguments: str, **options: Any) -> Command:
         """Start a command and return its process."""
-        return subprocess.Popen(
+        return Command(
             [sys.executable, "-m", "interlock.supervisor.cli", *arguments],
             cwd=self.folder,
             env=self.environ,

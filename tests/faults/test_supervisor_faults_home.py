@@ -107,10 +107,10 @@ def test_a_home_too_deep_for_socket_paths_works_all_the_same(tmp_path: Path) -> 
 def test_what_a_dead_supervisor_left_is_no_supervisor(short: Path) -> None:
     """Stale home, its pid now a stranger's: commands say nobody runs; the next start cleans up."""
     home = Home(short / "home")
-    with innocent() as stranger:
-        with Supervised(short, timing(), clean=False) as interlock:
-            interlock.process.kill()
-            interlock.stop()
+    with Supervised(short, timing(), clean=False) as interlock:
+        interlock.process.kill()
+        interlock.stop()
+    with innocent() as stranger:  # later, so that it cannot have started in the same tick
         document = msgspec.json.decode(home.connection_file.read_bytes())
         for pid in (document["pid"], stranger.pid):
             home.connection_file.write_bytes(msgspec.json.encode(document | {"pid": pid}))

@@ -170,8 +170,9 @@ def test_tools_and_logs(cli: CommandLine) -> None:
     assert cli.json("tools", "--for", "x")["capabilities"]
     assert "worker.ready" in cli.run("logs", "supervisor", "-n", "1000")
     assert cli.run("logs", "small")
-    with cli.popen("logs", "small", "-f", "-n", "0") as process:
+    with cli.popen("logs", "small", "-f", "-n", "1") as process:
         assert process.stdout is not None
+        assert process.stdout.readline(), "it follows from here on"
         cli.run("restart", "small")
         assert process.stdout.readline()
         process.send_signal(signal.SIGINT)

@@ -125,7 +125,7 @@ def call_line(name: str, arguments: bytes, request_id: str) -> bytes:
 
     The request's id is its progress token, too.
 
-    >>> call_line("echo", b'{"a":1}', "i7")[48:-2]
+    >>> call_line("echo", b'{"a":1}', "i7")[49:-2]
     b'"params":{"name":"echo","arguments":{"a":1},"_meta":{"progressToken":"i7"}}'
     """
     own = request_id.encode()
