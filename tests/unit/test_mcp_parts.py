@@ -151,7 +151,7 @@ def tool(name: object = "t", **more: object) -> bytes:
         (tool("a" * 300), "too long"),
         (tool(inputSchema="x"), "not an object"),
         (tool(inputSchema={"type": "string"}), "'string' where MCP wants"),
-        (tool(inputSchema={"type": ["object", "null"]}), "MCP wants object"),
+        (tool(inputSchema={"type": ["array", "null"]}), "MCP wants object"),
         (tool(inputSchema={"properties": []}), "not an object"),
         (tool(inputSchema={"properties": {"p": "string"}}), "'p' of its inputSchema is not"),
         (tool(inputSchema={"required": "p"}), "not a list of names"),

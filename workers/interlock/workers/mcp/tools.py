@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from interlock.bus import modelschema
 from interlock.bus.records import CapabilityReport, DroppedTool
 from interlock.workers.mcp.frames import mend_text
 
@@ -144,27 +145,21 @@ def _mend(tool: dict[str, Any]) -> str:
     if tool.get("inputSchema") is None:
         tool["inputSchema"] = dict(_EMPTY_SCHEMA)
         return "it has no inputSchema; any arguments are passed on"
+    found = modelschema.fit(tool["inputSchema"])
+    if isinstance(found, modelschema.Unfit):
+        raise _UnusableError(found.reason)
+    notes = list(found.notes)
     schema = tool["inputSchema"]
-    if not isinstance(schema, dict):
-        raise _UnusableError("its inputSchema is not an object")
-    kind = schema.get("type")
-    if kind not in (None, "object"):
-        raise _UnusableError(
-            f"its inputSchema has the type {str(kind)[:40]!r} where MCP wants object"
-        )
-    properties = schema.get("properties", {})
-    if not isinstance(properties, dict):
-        raise _UnusableError("the properties of its inputSchema are not an object")
-    for key, value in properties.items():
-        if not isinstance(value, dict | bool):
-            raise _UnusableError(f"the property {key[:40]!r} of its inputSchema is not a schema")
-    required = schema.get("required", [])
-    if not isinstance(required, list) or not all(isinstance(key, str) for key in required):
-        raise _UnusableError("`required` of its inputSchema is not a list of names")
-    if kind is None:
-        schema["type"] = "object"
-        return 'its inputSchema says no type; "object" was added'
-    return ""
+    if not isinstance(schema, dict) or (schema.get("type") != "object" and "$ref" not in schema):
+        tool["inputSchema"] = {**(schema if isinstance(schema, dict) else {}), "type": "object"}
+    if tool.get("outputSchema") is not None:
+        output, told = modelschema.fit_output(tool.pop("outputSchema"))
+        notes += [told] if told else []
+        if output is not None:
+            tool["outputSchema"] = output
+    if len(str(tool.get("description") or "")) > modelschema.GENERAL.max_description:
+        notes.append("its description is too long for models, which get its beginning")
+    return "; ".join(notes)
 
 
 def _report(tool: dict[str, Any], name: str, document: bytes) -> CapabilityReport:
