@@ -27,6 +27,9 @@ Modes of the start and of the whole server:
   pages=N            lists N pages of 10 further tools
   endless_pages      answers every tools/list with the same cursor
   extra_tools=N      lists N further tools
+  resources          has resources, a template and prompts; `mute`: never lists them
+  names=SEED         lists 32 tools with colliding, dotted, long and Unicode names
+  one_bad            lists 11 good tools and one with an impossible schema, nothing else
   reverse            sends ping, sampling and roots requests before the answer of a call
 
 Tools: see TOOLS below. Several calls run at once, each in a thread.
@@ -63,6 +66,7 @@ TOOLS = {
     "big": "Answers with a text of `bytes` characters",
     "long_line": "Prints a line of `bytes` bytes that answers nothing, then answers",
     "twice": "Answers twice, and with ids that nobody asked for",
+    "add_resource": "Adds the resource `name` and says that the list changed",
     "add_tool": "Adds the tool `name` and says that the list changed",
     "remove_tool": "Takes the tool `name` away and says that the list changed",
     "break_list": "Has the tool list refused from now on, or with `mend` no more; says it changed",
@@ -122,6 +126,69 @@ def schema(name):
     return tool | {"inputSchema": {"type": "object", "properties": {}}}
 
 
+def odd_names(seed):
+    """31 or 32 names that are hard to tell apart or to write; the same for the same seed."""
+    long = "a_very_long_name_" + "x" * 72
+    names = ["run-shell", "run_shell", "RunShell", "run.shell", "run__shell", "_run", "run_"]
+    names += [
+        long + "a",
+        long + "b",
+        long[:89] + "\u00e9",
+        "caf\u00e9",
+        "cafe\u0301",
+        "\u6587\u4ef6",
+    ]
+    names += [
+        "\u0444\u0430\u0439\u043b",
+        "a/b",
+        "a%2Fb",
+        "a:b",
+        "a b",
+        "a.b.c",
+        "1st",
+        "UPPER",
+        "upper",
+    ]
+    names += ["\U0001f600", "x" * 90, "mcp__a__b", "*", "?", "[a]", "a\\b", 'quote"d', "a,b"]
+    names += ["same"] if seed else ["same", "same2"]
+    return names
+
+
+def listed(request, key, entries):
+    if MODES.get("resources") != "mute":
+        result(request, {key: entries})
+
+
+def resources(request):
+    method, params = request["method"], request.get("params") or {}
+    match method:
+        case "resources/list":
+            entries = [
+                {"uri": "memo:///one", "name": "one", "mimeType": "text/plain"},
+                {"uri": "memo:///no/where", "name": "gone"},
+                {"name": "no uri"},
+            ]
+            listed(request, "resources", entries + [{"uri": uri, "name": "new"} for uri in EXTRA])
+        case "resources/templates/list":
+            entries = [{"uriTemplate": "memo:///{+path}{?line}", "name": "any"}]
+            listed(
+                request, "resourceTemplates", [*entries, {"uriTemplate": "memo:///{", "name": "x"}]
+            )
+        case "prompts/list":
+            arguments = [{"name": "topic", "description": "of the talk", "required": True}]
+            listed(request, "prompts", [{"name": "greet", "arguments": arguments}])
+        case "resources/read" if "no/where" not in params["uri"]:
+            text = f"contents of {params['uri']}"
+            result(request, {"contents": [{"uri": params["uri"], "text": text}]})
+        case "prompts/get":
+            words = f"talk about {params['arguments'].get('topic')}"
+            message = {"role": "user", "content": {"type": "text", "text": words}}
+            result(request, {"description": "d", "messages": [message]})
+        case _:
+            error = {"code": -32002, "message": "there is no such resource"}
+            send({"jsonrpc": "2.0", "id": request["id"], "error": error})
+
+
 def list_tools(request):
     if "mute_list" in MODES:
         return
@@ -130,6 +197,11 @@ def list_tools(request):
         send({"jsonrpc": "2.0", "id": request["id"], "error": error})
         return
     tools = [schema(name) for name in [*TOOLS, *EXTRA]]
+    if "one_bad" in MODES:
+        tools = [schema(f"good_{n}") for n in range(11)]
+        tools.insert(5, {"name": "bad", "inputSchema": {"type": "array"}})
+    if "names" in MODES:
+        tools = [schema(name) for name in odd_names(int(MODES["names"] or 0))]
     tools += [schema(f"extra_{n}") for n in range(int(MODES.get("extra_tools") or 0))]
     if "no_schema" in MODES:
         tools += [{"name": "no_schema"}, {"name": "broken_schema", "inputSchema": "string"}]
@@ -258,6 +330,10 @@ def odd_call(request, name, arguments):
             write(b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (ident, body))
         case "half_character":
             text(request, "a\ud83d")
+        case "add_resource":
+            EXTRA.append(arguments["name"])
+            notify("notifications/resources/list_changed", {})
+            text(request, "done")
         case "add_tool" | "remove_tool":
             (EXTRA.append if name == "add_tool" else EXTRA.remove)(arguments["name"])
             notify("notifications/tools/list_changed", {})
@@ -291,6 +367,8 @@ def handle(request):
         case "ping":
             if "mute_ping" not in MODES:
                 result(request, {})
+        case str(method) if "resources" in MODES and method.startswith(("resources/", "prompts/")):
+            resources(request)
         case method if method and "id" in request:
             error = {"code": -32601, "message": f"no method {method}"}
             send({"jsonrpc": "2.0", "id": request["id"], "error": error})
@@ -311,7 +389,8 @@ def initialize(request):
         request,
         {
             "protocolVersion": request["params"]["protocolVersion"],
-            "capabilities": {"tools": {"listChanged": True}, "logging": {}},
+            "capabilities": {"tools": {"listChanged": True}, "logging": {}}
+            | ({"resources": {}, "prompts": {}} if "resources" in MODES else {}),
             "serverInfo": {"name": "rogue", "version": "1"},
         },
     )

@@ -7,6 +7,7 @@ from typing import Final
 
 from interlock.bus import messages as m
 from interlock.bus.errors import MalformedError
+from interlock.bus.names import LOCAL_MARK
 from interlock.supervisor.attention import MAX_TEXT, STATE, Attention, Row
 from interlock.supervisor.events.turns import TurnService
 from interlock.supervisor.fleet import TOOLS, Fleet
@@ -166,7 +167,7 @@ class Inbox:
                 self._turns.on_tools_find(name, generation, message)
             case m.Capabilities() if member.worker.state in UP:
                 self._turns.on_capabilities(name, message, body)
-                count = len(message.rows)
+                count = sum(LOCAL_MARK not in row.name for row in message.rows)
                 now = time.monotonic()
                 self._fleet.feed(
                     name, inputs.ToolsReceived(now=now, generation=generation, tools=count)

@@ -21,7 +21,7 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
@@ -34,12 +34,14 @@ from interlock.workers import cuts
 from interlock.workers.kind import Gauges
 from interlock.workers.mcp import results
 from interlock.workers.mcp.circuit import Circuit, CircuitState
+from interlock.workers.mcp.extras import Extra
 from interlock.workers.mcp.frames import (
     call_line,
     is_object,
     json_string,
     mend_text,
     read_error,
+    request_line,
 )
 from interlock.workers.mcp.transport import MAX_LINE, Answer
 from interlock.workers.secrets import Masks
@@ -116,7 +118,10 @@ _PROGRESS = msgspec.json.Decoder(_ProgressParams)
 class _Run:
     """One call between its arrival and its end."""
 
-    __slots__ = ("call", "deadline", "ended", "id", "latest", "sent", "started", "window")
+    __slots__ = (
+        *("call", "deadline", "ended", "extra", "id", "latest", "sent", "started"),
+        "window",
+    )
 
     def __init__(
         self, call: IncomingCall, request_id: str, now: float, left: float, limit: float
@@ -125,6 +130,8 @@ class _Run:
         self.window = left if left < limit else limit
         self.deadline, self.latest = now + self.window, now + limit
         self.sent = self.ended = False
+        self.extra: Extra | None = None
+        """Set where it is no tool that is called."""
 
 
 class Calls:
@@ -148,6 +155,8 @@ class Calls:
     ) -> None:
         self.settings, self.circuit = settings, circuit
         self.names: frozenset[str] = frozenset()
+        self.extras: Mapping[str, Extra] = {}
+        """Resources and prompts among `names`, which are not called but read or got."""
         self.dropped = 0
         self._server, self._connection, self._masks = server, connection, masks
         self._reports, self._on_circuit, self._on_problem = reports, on_circuit, on_problem
@@ -174,8 +183,8 @@ class Calls:
             call.fail("not_found", f"The server {self._server} has no tool {call.name!r} now.")
         elif left <= 0:
             call.fail("timeout", "The call arrived after its deadline.")
-        elif not is_object(call.arguments):
-            call.fail("invalid_arguments", "The arguments are not a JSON object.")
+        elif (fault := self._fault(call)) != "":
+            call.fail("invalid_arguments", f"{fault[:1].upper()}{fault[1:]}.")
         elif len(self._running) < self.settings.concurrency:
             self._start(self._accept(call, now, left), now)
         elif self.circuit.state is CircuitState.OPEN and not self.circuit.due(now):
@@ -185,6 +194,17 @@ class Calls:
         else:
             waiting = f"{len(self._running)} calls run and {len(self._queue)} wait"
             call.fail("overloaded", f"{waiting} for {self._server}; try again later.")
+
+    def _fault(self, call: IncomingCall) -> str:
+        """What is wrong with a call's arguments, as far as it can be told here."""
+        extra = self.extras.get(call.name)
+        if extra is None:
+            return "" if is_object(call.arguments) else "the arguments are not a JSON object"
+        try:
+            extra.params(call.arguments)
+        except ValueError as error:
+            return str(error)
+        return ""
 
     def progress(self, params: bytes) -> None:
         """Take the params of a progress notification: pass it on and renew the deadline."""
@@ -234,6 +254,7 @@ class Calls:
 
     def _accept(self, call: IncomingCall, now: float, left: float) -> _Run:
         run = _Run(call, self._connection.next_id(), now, left, self.settings.timeout_max)
+        run.extra = self.extras.get(call.name)
         call.on_cancel = partial(self._cancelled, run)
         if self._timer is None or run.deadline < self._timer.when():
             self._look_at(run.deadline)
@@ -249,7 +270,10 @@ class Calls:
             run.call.fail("unavailable", self._open_text())
             return
         call = run.call
-        line = call_line(call.name, call.arguments, run.id)
+        if run.extra is None:
+            line = call_line(call.name, call.arguments, run.id)
+        else:
+            line = request_line(run.extra.method, run.extra.params(call.arguments), run.id)
         try:
             self._connection.ask(run.id, line, partial(self._answered, run))
         except OverloadedError as error:
@@ -281,7 +305,7 @@ class Calls:
                 self._failed(run, "invalid_arguments", message, blame=False)
             else:
                 self._succeeded(run, results.error_body(message), "tool_error")
-        elif not results.is_result(body):
+        elif not results.is_result(body) or (run.extra and not (body := _converted(run, body))):
             text = f"The answer of the server {self._server} is not a tool result."
             self._failed(run, "unavailable", text)
         else:
@@ -392,3 +416,12 @@ class Calls:
 
     def _open_text(self) -> str:
         return f"The server {self._server} is not used for a while ({self.circuit.reason})."
+
+
+def _converted(run: _Run, body: bytes) -> bytes:
+    """Return the answer for a resource or prompt as a tool result; empty if it is none."""
+    assert run.extra is not None
+    try:
+        return run.extra.result(mend_text(body))
+    except ValueError:
+        return b""

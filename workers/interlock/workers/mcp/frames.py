@@ -120,6 +120,21 @@ def json_string(text: str) -> bytes:
     return _STRING.encode(text)
 
 
+def request_line(method: str, params: bytes, request_id: str) -> bytes:
+    """Return a request as one line; `params` are the members of its params.
+
+    The request's id is its progress token, too.
+
+    >>> request_line("resources/read", b'"uri":"a:b"', "i7")[48:-2]
+    b'"params":{"uri":"a:b","_meta":{"progressToken":"i7"}}'
+    """
+    own = request_id.encode()
+    return (
+        b'{"jsonrpc":"2.0","id":"%b","method":%b,"params":{%b,"_meta":{"progressToken":"%b"}}}\n'
+        % (own, json_string(method), one_line(params), own)
+    )
+
+
 def call_line(name: str, arguments: bytes, request_id: str) -> bytes:
     """Return a `tools/call` request as one line; the arguments go in as they came.
 

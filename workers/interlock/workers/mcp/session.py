@@ -16,7 +16,7 @@ import msgspec
 from interlock.bus.errors import OverloadedError
 from interlock.workers.failure import WorkerError
 from interlock.workers.logs import WorkerLog
-from interlock.workers.mcp import tools
+from interlock.workers.mcp import extras, tools
 from interlock.workers.mcp.frames import Frame, json_string, mend_text, read_error
 from interlock.workers.mcp.handshake import SdkSession
 from interlock.workers.mcp.process import ServerProcess, start_server
@@ -30,6 +30,11 @@ LAST_WORDS: Final = 0.3
 UNDECLARED_LIST: Final = 5.0
 """Seconds for the tool list of a server that does not say that it has tools."""
 METHOD_NOT_FOUND: Final = -32601
+LIST_CHANGES: Final = tuple(
+    f"notifications/{what}/list_changed" for what in ("tools", "resources", "prompts")
+)
+ReadPage = Callable[[bytes], tuple[list[bytes], str | None]]
+"""Reads one page of a list: its entries and the cursor of the next. Raises ValueError."""
 
 
 class Hooks(NamedTuple):
@@ -50,6 +55,7 @@ class McpSession:
         self.server = ""
         """Name and version that the server gave, after `open`."""
         self._has_tools = False
+        self._listings: tuple[extras.Listing, ...] = ()
         self._command, self._hooks, self._log, self._version = command, hooks, log, version
         self._open = False
         self.process: ServerProcess | None = None
@@ -95,7 +101,11 @@ class McpSession:
             handshake.cancel()
         about = result.server_info
         self.server = self._log.masks.clip(f"{about.name} {about.version}".strip(), 200)
-        self._has_tools = result.capabilities.tools is not None
+        able = result.capabilities
+        self._has_tools = able.tools is not None
+        self._listings = (*extras.PROMPTS,) if able.prompts is not None else ()
+        if able.resources is not None:
+            self._listings += extras.RESOURCES
         self._open = True
 
     async def post_mortem(self) -> WorkerError:
@@ -125,7 +135,9 @@ class McpSession:
         limit = seconds if self._has_tools else min(seconds, UNDECLARED_LIST)
         try:
             async with asyncio.timeout(limit):
-                return tools.read_tools(await self._pages(), disabled)
+                return tools.read_tools(
+                    await self._pages("tools/list", _tool_page, tools.MAX_TOOLS), disabled
+                )
         except TimeoutError:
             problem = WorkerError(
                 "init_timeout", f"the server did not list its tools within {seconds:g} s"
@@ -136,6 +148,33 @@ class McpSession:
             raise problem
         self._log.line("INFO", f"No tools: {problem.reason}.")
         return tools.read_tools(())
+
+    @property
+    def has_extras(self) -> bool:
+        """Whether the server says that it has resources or prompts."""
+        return bool(self._listings)
+
+    async def list_extras(self, seconds: float) -> extras.Extras:
+        """Fetch what the server has besides tools; a list that fails counts as empty.
+
+        Each list gets `seconds`. Raises WorkerError(server_exited).
+        """
+        found = []
+        for listing in self._listings:
+            try:
+                async with asyncio.timeout(seconds):
+                    read = partial(extras.read_items, key=listing.key)
+                    found.append((listing, await self._pages(listing.method, read, listing.most)))
+            except (TimeoutError, WorkerError) as error:
+                if self.transport.closed:
+                    raise await self.post_mortem() from None
+                why = (
+                    error.reason
+                    if isinstance(error, WorkerError)
+                    else f"no answer in {seconds:g} s"
+                )
+                self._log.line("WARNING", f"{listing.method}: {why}.")
+        return extras.read_extras(found)
 
     async def ask(self, method: str, params: bytes) -> Answer:
         """Send a request of our own and return its answer; the caller sets the deadline."""
@@ -163,21 +202,23 @@ class McpSession:
         if self._stderr is not None:
             self._stderr.close()
 
-    async def _pages(self) -> list[bytes]:
+    async def _pages(self, method: str, read: ReadPage, most: int) -> list[bytes]:
+        """Fetch the pages of a list until it ends or has more than `most` entries."""
         found: list[bytes] = []
         cursors: set[str] = set()
         cursor: str | None = None
         size = 0
         for _ in range(tools.MAX_PAGES):
             params = b"{}" if cursor is None else b'{"cursor":%b}' % json_string(cursor)
-            answer = await self.ask("tools/list", params)
+            answer = await self.ask(method, params)
             if answer.fault == "closed":
                 raise await self.post_mortem()
             if answer.error:
                 message = self._log.masks.clip(read_error(answer.error).message, 300)
-                raise WorkerError("tool_list", f"the server refused to list its tools: {message}")
+                what = "its tools" if method == "tools/list" else method
+                raise WorkerError("tool_list", f"the server refused to list {what}: {message}")
             try:
-                page = tools.read_page(answer.result)
+                entries, cursor = read(answer.result)
             except ValueError as error:
                 text = f"the server's tool list cannot be read ({answer.fault or error})"
                 text = self._log.masks.clip(text, 400)
@@ -186,9 +227,8 @@ class McpSession:
             if size > tools.MAX_PAGED:
                 text = f"the server's tool list is larger than {tools.MAX_PAGED >> 20} MiB"
                 raise WorkerError("tool_list", text, fix="Update the server.")
-            found.extend(bytes(tool) for tool in page.tools)
-            cursor = page.next_cursor
-            if not cursor or cursor in cursors or len(found) > tools.MAX_TOOLS:
+            found.extend(entries)
+            if not cursor or cursor in cursors or len(found) > most:
                 break
             cursors.add(cursor)
         return found
@@ -200,7 +240,7 @@ class McpSession:
             self._hooks.on_progress(bytes(frame.params))
         elif frame.method == "notifications/message":
             self._hooks.on_log(bytes(frame.params))
-        elif frame.method == "notifications/tools/list_changed" and self._open:
+        elif frame.method in LIST_CHANGES and self._open:
             self._hooks.on_list_changed()
 
     def _refuse(self, frame: Frame) -> None:
@@ -235,3 +275,8 @@ class McpSession:
             self._open = False
             self._log.line("WARNING", f"Connection to the server lost: {reason}.")
             self._hooks.on_lost()
+
+
+def _tool_page(result: bytes) -> tuple[list[bytes], str | None]:
+    page = tools.read_page(result)
+    return [bytes(tool) for tool in page.tools], page.next_cursor

@@ -22,6 +22,7 @@ from interlock.workers.logs import RateLimit
 from interlock.workers.mcp.calls import Calls, CallSettings
 from interlock.workers.mcp.circuit import Circuit, CircuitState
 from interlock.workers.mcp.command import build_command
+from interlock.workers.mcp.extras import Extras
 from interlock.workers.mcp.frames import mend_text
 from interlock.workers.mcp.session import Hooks, McpSession
 from interlock.workers.mcp.tools import ToolList
@@ -33,6 +34,8 @@ RELIST_DELAY: Final = 0.2
 RELIST_TIMEOUT: Final = 30.0
 RELIST_RETRY: Final = 30.0
 """Seconds from a listing that failed to the next attempt, unless the server says more before."""
+EXTRAS_TIMEOUT: Final = 15.0
+"""Seconds for each list of resources or prompts; no turn waits for them."""
 PROBE_TIMEOUT: Final = 5.0
 LOG_TEXT: Final = 4096
 """Characters of a server's log message that are passed on."""
@@ -57,6 +60,7 @@ class McpKind:
         self._calls: Calls | None = None
         self._reporter: CallReporter | None = None
         self._tools = ToolList((), {}, ())
+        self._extras = Extras()
         self._sent: set[str] = set()
         self._relist = asyncio.Event()
         self._log_limit = RateLimit(LOGS_PER_SECOND)
@@ -162,13 +166,16 @@ class McpKind:
     def _publish(self) -> None:
         """Report the tools; documents that this generation already sent are not sent again."""
         assert self._calls is not None
-        found = self._tools
-        self._calls.names = found.names
-        fresh = {d: msgspec.Raw(doc) for d, doc in found.documents.items() if d not in self._sent}
-        message = Capabilities(rows=found.rows, dropped=found.dropped)
+        found, extras = self._tools, self._extras
+        self._calls.names = found.names | extras.by_name.keys()
+        self._calls.extras = extras.by_name
+        documents = found.documents | extras.documents
+        fresh = {d: msgspec.Raw(doc) for d, doc in documents.items() if d not in self._sent}
+        dropped = (*found.dropped, *extras.dropped)
+        message = Capabilities(rows=(*found.rows, *extras.rows), dropped=dropped)
         if self._host.send(message, msgspec.json.encode(fresh)):
             self._sent.update(fresh)
-        for tool in found.dropped:
+        for tool in dropped:
             self._host.log.line("WARNING", f"Tool {tool.name}: {tool.reason}.")
 
     async def _follow_list(self) -> None:
@@ -178,6 +185,9 @@ class McpKind:
         """
         assert self._session is not None
         stale = False
+        if self._session.has_extras:
+            # Not before the start is over: a server is ready when its tools are.
+            await self._look_for_extras()
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(RELIST_RETRY if stale else None):
@@ -198,6 +208,20 @@ class McpKind:
             if found != self._tools:
                 self._tools = found
                 self._publish()
+            await self._look_for_extras()
+
+    async def _look_for_extras(self) -> None:
+        """List resources and prompts and report them if there is news."""
+        assert self._session is not None
+        try:
+            found = await self._session.list_extras(EXTRAS_TIMEOUT)
+        except (WorkerError, OverloadedError) as error:
+            text = f"Resources and prompts could not be listed: {error.message}."
+            self._host.log.line("WARNING", text)
+            return
+        if found != self._extras:
+            self._extras = found
+            self._publish()
 
     def _stale(self, error: InterlockError) -> None:
         message = f"The tools could not be listed again, the list before stays: {error.message}."

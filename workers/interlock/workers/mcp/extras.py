@@ -1,0 +1,227 @@
+"""Resources and prompts of a server as capabilities: what they are called with and answer; pure.
+
+A call of one is a request other than `tools/call`, and its answer becomes a tool result: a
+resource's contents as embedded resources, a prompt's messages as their content, with the whole
+answer as structured content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from interlock.bus.names import local_name
+from interlock.bus.records import CapabilityReport, DroppedTool
+from interlock.workers.mcp.frames import json_string, mend_text
+from interlock.workers.mcp.templates import TemplateError, expand, variables
+
+MAX_ITEM: Final = 64 << 10
+"""Bytes of the description of one resource or prompt."""
+MAX_ROWS: Final = 160 << 10
+"""Bytes of all reports; together with those of the tools they are reported in one header."""
+SUMMARY: Final = 200
+_NONE: Final[dict[str, Any]] = {"type": "object", "properties": {}}
+
+
+class Listing(NamedTuple):
+    """One list that a server can have; `most` of its entries become capabilities."""
+
+    method: str
+    key: str
+    kind: Literal["resource", "template", "prompt"]
+    most: int
+
+
+RESOURCES: Final = (
+    Listing("resources/list", "resources", "resource", 500),
+    Listing("resources/templates/list", "resourceTemplates", "template", 100),
+)
+PROMPTS: Final = (Listing("prompts/list", "prompts", "prompt", 200),)
+
+
+class Extra(NamedTuple):
+    """One resource, template or prompt that can be called."""
+
+    kind: Literal["resource", "template", "prompt"]
+    name: str
+    """URI, template, or name of the prompt."""
+
+    @property
+    def method(self) -> str:
+        """The request that a call of it is."""
+        return "prompts/get" if self.kind == "prompt" else "resources/read"
+
+    def params(self, arguments: bytes) -> bytes:
+        """Return the members of the request's params. Raises ValueError, in words for a model."""
+        try:
+            given = msgspec.json.decode(arguments or b"{}", type=dict[str, Any])
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            raise ValueError("the arguments are not a JSON object") from None
+        if self.kind == "prompt":
+            texts = {name: _text(value) for name, value in given.items() if value is not None}
+            return b'"name":%b,"arguments":%b' % (
+                json_string(self.name),
+                msgspec.json.encode(texts),
+            )
+        if self.kind == "template":
+            return b'"uri":%b' % json_string(expand(self.name, given))
+        if given:
+            raise ValueError("this resource takes no arguments")
+        return b'"uri":%b' % json_string(self.name)
+
+    def result(self, body: bytes) -> bytes:
+        """Return the answer as a tool result. Raises ValueError if it is none of this request."""
+        try:
+            if self.kind == "prompt":
+                prompt = _PROMPT.decode(body)
+                content = b",".join(message.content for message in prompt.messages)
+                return b'{"content":[%b],"structuredContent":%b}' % (content, body)
+            found = _CONTENTS.decode(body)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise ValueError("it is no answer to that request") from error
+        items = b",".join(b'{"type":"resource","resource":%b}' % one for one in found.contents)
+        return b'{"content":[%b]}' % items
+
+
+class Extras(NamedTuple):
+    """All that a server has besides tools, by local name, as a tool list has it."""
+
+    rows: tuple[CapabilityReport, ...] = ()
+    documents: dict[str, bytes] = {}  # noqa: RUF012 - never changed
+    dropped: tuple[DroppedTool, ...] = ()
+    by_name: dict[str, Extra] = {}  # noqa: RUF012 - never changed
+
+
+class _Message(msgspec.Struct):
+    content: msgspec.Raw
+    role: str = "user"
+
+
+class _Prompt(msgspec.Struct):
+    messages: list[_Message]
+
+
+class _Contents(msgspec.Struct):
+    contents: list[msgspec.Raw]
+
+
+class _Argument(msgspec.Struct):
+    name: str
+    description: str | None = None
+    required: bool | None = None
+
+
+class _Item(msgspec.Struct, rename="camel"):
+    name: str = ""
+    title: str | None = None
+    description: str | None = None
+    uri: str = ""
+    uri_template: str = ""
+    mime_type: str | None = None
+    arguments: list[_Argument] | None = None
+
+
+_PROMPT = msgspec.json.Decoder(_Prompt)
+_CONTENTS = msgspec.json.Decoder(_Contents)
+_ITEM = msgspec.json.Decoder(_Item)
+_PAGE = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_LIST = msgspec.json.Decoder(list[msgspec.Raw])
+_CURSOR = msgspec.json.Decoder(str | None)
+
+
+def read_items(result: bytes, key: str) -> tuple[list[bytes], str | None]:
+    """Return the entries of one page and the cursor of the next. Raises ValueError."""
+    try:
+        page = _PAGE.decode(result)
+        items = _LIST.decode(page[key])
+        return [bytes(item) for item in items], _CURSOR.decode(page.get("nextCursor", b"null"))
+    except (msgspec.MsgspecError, RecursionError, KeyError) as error:
+        raise ValueError(f"it has no list {key}") from error
+
+
+def read_extras(lists: Iterable[tuple[Listing, list[bytes]]]) -> Extras:
+    """Make capabilities of a server's lists; what cannot be one is left out and named."""
+    rows: dict[str, CapabilityReport] = {}
+    found: dict[str, Extra] = {}
+    documents: dict[str, bytes] = {}
+    dropped: list[DroppedTool] = []
+    room = MAX_ROWS
+    for listing, raws in lists:
+        if len(raws) > listing.most:
+            reason = f"the server lists more than {listing.most} of them"
+            dropped.append(DroppedTool(name=f"further {listing.key}", reason=reason))
+        for position, raw in enumerate(raws[: listing.most], 1):
+            try:
+                extra, row, document = _read(listing, raw)
+            except ValueError as error:
+                name = f"{listing.kind} {position}"
+                dropped.append(DroppedTool(name=name, reason=str(error)))
+                continue
+            room -= len(msgspec.msgpack.encode(row))
+            if room < 0:
+                reason = "the descriptions of the server's resources are too large together"
+                dropped.append(DroppedTool(name=f"further {listing.key}", reason=reason))
+                break
+            if row.name not in rows:
+                rows[row.name], found[row.name] = row, extra
+                documents[row.digest] = document
+    return Extras(tuple(rows.values()), documents, tuple(dropped), found)
+
+
+def _read(listing: Listing, raw: bytes) -> tuple[Extra, CapabilityReport, bytes]:
+    if len(raw) > MAX_ITEM:
+        raise ValueError(f"its description is larger than {MAX_ITEM >> 10} KiB")
+    try:
+        item = _ITEM.decode(mend_text(raw))
+    except (msgspec.MsgspecError, RecursionError):
+        raise ValueError("its description cannot be read") from None
+    name, schema = _named(listing, item)
+    if not name or not name.isprintable():
+        raise ValueError("it has no name, or one with control characters")
+    kind = "prompt" if listing.kind == "prompt" else "resource"
+    texts = (item.title or (item.name if item.name != name else ""), item.description or "")
+    about = ": ".join(" ".join(text.split()) for text in texts if text.strip())
+    if kind == "resource":
+        about = f"{about or 'A resource'} ({item.mime_type})" if item.mime_type else about
+    local = local_name(kind, name)
+    document = msgspec.json.encode({"name": name, "description": about, "inputSchema": schema})
+    row = CapabilityReport(
+        name=local,
+        digest=hashlib.sha256(document).hexdigest(),
+        summary=about[:SUMMARY],
+        read_only=True,
+        idempotent=True,
+    )
+    return Extra(listing.kind, name), row, document
+
+
+def _named(listing: Listing, item: _Item) -> tuple[str, dict[str, Any]]:
+    """The name of an entry and the schema of what it is called with."""
+    if listing.kind == "resource":
+        return item.uri, _NONE
+    if listing.kind == "template":
+        try:
+            names = variables(item.uri_template)
+        except TemplateError as error:
+            raise ValueError(f"its uriTemplate cannot be read: {error}") from None
+        properties = {name: {"type": "string"} for name in names}
+        return item.uri_template, {"type": "object", "properties": properties}
+    arguments = item.arguments or []
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {
+            one.name: {"type": "string"}
+            | ({"description": one.description} if one.description else {})
+            for one in arguments
+        },
+    }
+    required = [one.name for one in arguments if one.required]
+    return item.name, schema | ({"required": required} if required else {})
+
+
+def _text(value: Any) -> str:
+    """A prompt's arguments are texts; whatever else a model gives becomes one."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
