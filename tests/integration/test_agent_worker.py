@@ -19,7 +19,7 @@ from interlock.bus.channel import DataServer, IncomingCall
 from interlock.bus.names import CapabilityName, wire_name
 from interlock.bus.records import Boot, OfferRow, Target
 from interlock.bus.settings import AgentConfigure, AgentSettings
-from interlock.bus.tickets import TicketClaims, mint
+from interlock.bus.tickets import TicketClaims, arguments_digest, mint
 from interlock.workers.agent.worker import AgentKind
 from interlock.workers.logs import WorkerLog
 from interlock.workers.secrets import Masks
@@ -524,5 +524,83 @@ def test_draining_waits_for_turns_and_then_cancels_them(tmp_path: Path) -> None:
         server.data.close()
         assert peer.items["b" * 32][-1] == {"type": "turn.completed", "text": "in time"}
         assert peer.items["c" * 32][-1]["type"] == "turn.cancelled"
+
+    asyncio.run(story())
+
+
+def one_call(server: Server, arguments: bytes = b"{}") -> Target:
+    claims = TicketClaims(
+        id="approved",
+        caller="agent:main",
+        target=server.name,
+        generation=server.generation,
+        names=tuple(server.tools),
+        turn=TURN,
+        expires=time.time() + 30,
+        digest=arguments_digest(arguments),
+        single_use=True,
+    )
+    return msgspec.structs.replace(server.target(), ticket=mint(KEY, claims))
+
+
+def test_a_call_that_a_person_decides_waits_without_the_turns_clock(tmp_path: Path) -> None:
+    async def story() -> None:
+        server = Server(tmp_path, "mcp:s", 1, {"one": echo})
+        row = msgspec.structs.replace(server.row("one"), tier="ask", per_call=True)
+        async with agent(tmp_path) as peer:
+            dispatch = m.TurnDispatch(turn=TURN, deadline_ms=400, offer=(row,))
+            peer.kind.on_control(dispatch, b'"mcp:s/one"')
+            await peer.until(lambda: bool(peer.requests))
+            ((request, body),) = peer.requests
+            assert (request.capability, body) == ("mcp:s/one", b"{}")
+            parked = m.TicketParked(id=request.id, approval="a1", seconds=30)
+            peer.kind.on_control(parked, None)
+            assert await peer.item("approval.waiting") == {"type": "approval.waiting", "id": "a1"}
+            assert (await peer.item("tool.call"))["tier"] == "ask"
+            await asyncio.wait({asyncio.ensure_future(peer.ended())}, timeout=0.6)
+            assert peer.items[TURN][-1]["type"] == "approval.waiting"
+            assert not server.calls
+            grant = m.TicketGrant(id=request.id, row=row, target=one_call(server))
+            peer.kind.on_control(grant, None)
+            assert results(await peer.ended()) == [("ok", "one {}")]
+            assert len(server.calls) == 1
+        server.data.close()
+
+    asyncio.run(story())
+
+
+def test_a_turn_that_waits_for_a_person_can_be_cancelled(tmp_path: Path) -> None:
+    async def story() -> None:
+        server = Server(tmp_path, "mcp:s", 1, {"one": echo})
+        row = msgspec.structs.replace(server.row("one"), tier="ask", per_call=True)
+        async with agent(tmp_path) as peer:
+            dispatch = m.TurnDispatch(turn=TURN, deadline_ms=30_000, offer=(row,))
+            peer.kind.on_control(dispatch, b'"mcp:s/one"')
+            await peer.until(lambda: bool(peer.requests))
+            number = peer.requests[0][0].id
+            peer.kind.on_control(m.TicketParked(id=number, approval="a1", seconds=30), None)
+            peer.kind.on_control(m.TurnCancel(turn=TURN), None)
+            assert (await peer.ended())[-1]["type"] == "turn.cancelled"
+            peer.kind.on_control(m.TicketGrant(id=number, row=row, target=one_call(server)), None)
+        assert not server.calls
+        server.data.close()
+
+    asyncio.run(story())
+
+
+def test_what_a_held_ticket_does_not_permit_is_asked_for(tmp_path: Path) -> None:
+    async def story() -> None:
+        server = Server(tmp_path, "mcp:s", 1, {"one": echo})
+        async with agent(tmp_path) as peer:
+            peer.on_request = lambda request: m.TicketGrant(
+                id=request.id, row=server.row("one"), target=one_call(server)
+            )
+            held = server.target(tools=("other",))
+            offer = server.rows()
+            dispatch = m.TurnDispatch(turn=TURN, deadline_ms=9_000, offer=offer, targets=(held,))
+            peer.kind.on_control(dispatch, b'"mcp:s/one"')
+            assert results(await peer.ended()) == [("ok", "one {}")]
+            assert [request.capability for request, _ in peer.requests] == ["mcp:s/one"]
+        server.data.close()
 
     asyncio.run(story())

@@ -17,6 +17,7 @@ from interlock.bus.codec import decode_api_answer
 from interlock.bus.errors import NotFoundError
 from interlock.supervisor import api as api_module
 from interlock.supervisor.api import Api
+from interlock.supervisor.policy.approvals import Role
 
 KEY = "k" * 64
 CODECS: dict[bytes, Callable[[Any], bytes]] = {
@@ -159,6 +160,36 @@ def test_the_end_of_a_generation_is_told_to_who_may_call_it(tmp_path: Path) -> N
         assert peer.nothing() and stranger.nothing()
 
     on_stage(tmp_path, play)
+
+
+def test_who_a_client_is_follows_from_its_key(tmp_path: Path) -> None:
+    async def story() -> None:
+        ctx: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        keys: dict[str, Role] = {KEY: "person", "app" * 20: "app"}
+        api = Api(ctx, f"ipc://{tmp_path}/api", keys, lambda *_: None, lambda _: None)
+        asked: list[tuple[bytes, str]] = []
+
+        async def status(identity: bytes, message: m.StatusGet, body: bytes | None) -> bytes:
+            asked.append((identity, api.role(identity)))
+            return b"{}"
+
+        api.serve({m.StatusGet: status}, frozenset())
+        person = Peer(ctx, f"ipc://{tmp_path}/api", b"one")
+        app = Peer(ctx, f"ipc://{tmp_path}/api", b"two")
+        for peer, key in ((person, KEY), (app, "app" * 20), (app, KEY), (person, "other")):
+            peer.send(b"json", CODECS[b"json"]({"type": "status", "id": 1, "key": key}))
+            reply, _ = await answer(peer)
+            # A connection keeps its role: an app does not become a person by another key.
+            known = (peer, key) in ((person, KEY), (app, "app" * 20))
+            assert reply.code == ("ok" if known else "unauthorized")
+        assert asked == [(b"one", "person"), (b"two", "app")]
+        assert api.role(b"three") == "app"
+        await api.close()
+        person.close()
+        app.close()
+        ctx.destroy(0)
+
+    asyncio.run(story())
 
 
 def test_what_is_under_way_at_the_end_is_answered(tmp_path: Path) -> None:

@@ -206,9 +206,8 @@ def test_the_end_of_the_supervisor_withdraws(tmp_path: Path) -> None:
         assert x.client.approvals()["approvals"] == []
         (past,) = x.client.approvals(5)["past"]
         assert past["outcome"] == "withdrawn" and past["decided"]
-        place = x.interlock.mark()
         call = x.call({"n": 2})
-        x.requested(place)
+        until(lambda: x.client.approvals()["approvals"])
         x.interlock.stop()
         assert call.exception(PATIENCE) is not None or not call.result().ok
         x.client.close()

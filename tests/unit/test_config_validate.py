@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interlock.bus.settings import ArgumentRule
 from interlock.supervisor.config.lines import json_lines, toml_lines
 from interlock.supervisor.config.merge import merge
 from interlock.supervisor.config.model import LayerFile, Problem, Settings
@@ -160,6 +161,55 @@ def test_our_entry_replaces_a_shared_one_unless_it_only_adjusts_it() -> None:
     assert found.mcp_servers["a"].settings.url == ""
     assert found.mcp_servers["b"].settings.url == "http://x"
     assert [problem.code for problem in problems if problem.code == "shadowed"] == ["shadowed"]
+
+
+RULE = """
+[[policy.rules]]
+capability = "mcp:files/*"
+argument = "path"
+matches = "/etc/*"
+tier = "block"
+"""
+GOOD = ArgumentRule(capability="mcp:files/*", argument="path", matches="/etc/*", tier="block")
+
+
+def test_rules_about_arguments_are_read() -> None:
+    found, problems = read(RULE)
+    assert (found.policy.rules, found.policy.ask, problems) == ((GOOD,), (), [])
+    inline = """[policy]
+rules = [
+  { capability = "mcp:files/*", argument = "path", matches = "/etc/*", tier = "block" },
+]
+"""
+    assert read(inline)[0].policy.rules == (GOOD,)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "key", "message"),
+    [
+        (RULE + RULE.replace("block", "never"), 12, "policy.rules.2.tier", "rules.2.tier must be"),
+        (RULE.replace("matches", "match"), 2, "policy.rules.1", "matches is missing"),
+        (RULE.replace('"path"', "3"), 4, "policy.rules.1.argument", "must be text in quotes"),
+        (RULE.replace('"path"', '""'), 4, "policy.rules.1.argument", "argument is empty"),
+        ("[policy]\nrules = 3\n", 2, "policy.rules", "must be a list of tables, not the number 3"),
+        ("[policy]\nrules = [\n3]\n", 2, "policy.rules.1", "must be a table"),
+    ],
+)
+def test_a_mistake_in_a_rule_makes_everything_ask(
+    text: str, line: int, key: str, message: str
+) -> None:
+    found, problems = read(text)
+    errors = [problem for problem in problems if problem.severity == "error"]
+    (error,) = errors
+    assert (error.line, error.key) == (line, key)
+    assert message in error.message
+    assert "*" in found.policy.ask and found.policy.allow == ()
+
+
+def test_after_a_mistake_no_rule_permits() -> None:
+    permits = RULE.replace("block", "monitor")
+    found, _ = read("[policy]\nblock = 3\n" + permits + RULE)
+    assert found.policy.rules == (GOOD,)
 
 
 def test_lines_of_keys() -> None:

@@ -6,6 +6,7 @@ from interlock.bus.errors import TicketError
 from interlock.bus.messages import TICKET_LIFE
 from interlock.bus.records import Target
 from interlock.bus.tickets import TicketClaims, verify
+from interlock.supervisor.policy import tickets
 from interlock.supervisor.policy.tickets import TicketOffice
 
 KEYS = {1: b"1" * 32, 2: b"2" * 32}
@@ -99,3 +100,49 @@ def test_a_revocation_that_nobody_acknowledges_ends_with_its_tickets() -> None:
     made.revoke_turn("t1")
     clock.now += TICKET_LIFE
     assert made.unacknowledged() == 0
+
+
+def test_a_ticket_for_one_call_is_bound_to_everything() -> None:
+    target = office().call_target("mcp:git", 1, "a", "agent:main", "t1", "d" * 64)
+    found = claims(target)
+    assert (found.names, found.caller, found.turn) == (("a",), "agent:main", "t1")
+    assert (found.digest, found.single_use) == ("d" * 64, True)
+    assert office().call_target("mcp:git", 2, "a", "agent:main", "t1", "d" * 64) is None
+    assert not claims(office().api_target("mcp:git", "a", "api:")).single_use
+
+
+def test_what_a_turn_holds_is_voided_but_not_what_it_gets_then() -> None:
+    made = office()
+    assert made.revoke_earlier("t1", "mcp:git") is None
+    before = claims(made.turn_target("mcp:git", "t1", "agent:main", ["a"]))
+    void = made.revoke_earlier("t1", "mcp:git")
+    assert void is not None
+    later = claims(made.turn_target("mcp:git", "t1", "agent:main", ["b"]))
+    assert before.issued <= void.message.before < later.issued  # even by the same clock
+    assert made.revoked("mcp:git", 1, void.message.n)
+    assert [each.message.turn for each in made.revoke_turn("t1")] == ["t1"]
+
+
+def test_what_clients_hold_for_a_name_is_voided() -> None:
+    clock = Clock()
+    made = office(clock)
+    held = [claims(made.api_target("mcp:git", name, "api:")) for name in ("a", "a", "b")]
+    assert made.lent_names("mcp:git") == {"a", "b"}
+    void = made.revoke_lent("mcp:git", {"a", "c"})
+    assert void is not None and set(void.message.ids) == {held[0].id, held[1].id}
+    assert made.unacknowledged() == 1
+    assert made.revoke_lent("mcp:git", {"a"}) is None
+    assert made.lent_names("mcp:git") == {"b"}
+    clock.now += TICKET_LIFE
+    assert made.lent_names("mcp:git") == frozenset()
+    assert made.lent_names("mcp:none") == frozenset()
+
+
+def test_few_tickets_of_clients_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tickets, "LENT", 3)
+    clock = Clock()
+    made = office(clock)
+    for n in range(20):
+        made.api_target("mcp:git", f"t{n}", "api:")
+        clock.now += TICKET_LIFE / 2
+    assert len(made._lent["mcp:git", 1]) <= 4

@@ -30,6 +30,7 @@ from interlock.supervisor.config.model import (
 )
 from interlock.supervisor.config.placeholders import unfilled
 from interlock.supervisor.config.sizes import parse_size
+from interlock.supervisor.policy.decision import CAREFUL
 
 Path = tuple[str, ...]
 _S = TypeVar("_S", bound=msgspec.Struct)
@@ -135,7 +136,8 @@ class _Validation:
         if wrong.isdisjoint({"block", "ask", "approval", "rules"}):
             return policy
         # A rule that cannot be read must not open a door: everything asks until it is mended.
-        return msgspec.structs.replace(policy, ask=(*policy.ask, "*"), allow=())
+        careful = tuple(rule for rule in policy.rules if rule.tier in CAREFUL)
+        return msgspec.structs.replace(policy, ask=(*policy.ask, "*"), allow=(), rules=careful)
 
     def _servers(self) -> dict[str, ServerEntry]:
         servers: dict[str, ServerEntry] = {}
