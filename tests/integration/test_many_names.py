@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from odd_servers import SERVERS, TOOLS, seed
@@ -68,3 +71,22 @@ def test_one_impossible_schema_costs_one_tool(interlock: Supervised) -> None:
     assert told["fix"]
     assert interlock.client.call("mcp:mixed/bad", {}).outcome == "not_found"
     assert interlock.client.call("mcp:mixed/good_3", {}).outcome == "ok"
+
+
+def test_validate_names_the_tool_without_starting_anything(tmp_path: Path) -> None:
+    config = timing() + rogue_toml("mixed", "one_bad")
+
+    def said() -> list[dict[str, str]]:
+        command = [sys.executable, "-P", "-m", "interlock.supervisor.cli"]
+        command += ["--home", str(tmp_path / "home"), "validate", str(running.config), "--json"]
+        done = subprocess.run(command, capture_output=True, check=True, timeout=30)
+        return [row for row in json.loads(done.stdout)["problems"] if row["code"] == "tool_schema"]
+
+    with Supervised(tmp_path, config) as running:
+        running.wait_state("mcp:mixed", "READY")
+    (row,) = said()
+    assert row["severity"] == "warning" and row["entry"] == "mcp:mixed" and row["fix"]
+    assert "its tool bad was left out: its inputSchema has the type 'array'" in row["message"]
+    assert row["line"] == config.splitlines().index("[mcp_servers.mixed]") + 1
+    running.config.write_text(config.replace("one_bad", "resources"))
+    assert said() == []

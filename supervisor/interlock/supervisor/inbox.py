@@ -16,6 +16,7 @@ from interlock.supervisor.lifecycle.states import UP, State
 from interlock.supervisor.member import Member
 from interlock.supervisor.pings import PingClock
 from interlock.supervisor.policy.tickets import TicketOffice
+from interlock.supervisor.toolnotes import ToolNotes
 
 LAST_WORDS: Final = (m.WorkerFailed, m.CallReports)
 """What still counts when its sender is known to be dead."""
@@ -35,6 +36,7 @@ class Inbox:
         attention: Attention,
         turns: TurnService,
         tickets: TicketOffice,
+        notes: ToolNotes,
     ) -> None:
         self.dropped = 0
         self._fleet = fleet
@@ -42,6 +44,7 @@ class Inbox:
         self._attention = attention
         self._turns = turns
         self._tickets = tickets
+        self._notes = notes
 
     def received(
         self, name: str, generation: int, message: m.ControlUp, body: bytes | None
@@ -173,6 +176,7 @@ class Inbox:
                     name, inputs.ToolsReceived(now=now, generation=generation, tools=count)
                 )
                 self._attend_tools(name, message)
+                self._notes.note(name, member.entry, message.dropped)
             case _:
                 return False
         return True

@@ -52,6 +52,7 @@ from interlock.supervisor.resources import Sampler
 from interlock.supervisor.spawn.launcher import Launcher
 from interlock.supervisor.spawn.sweep import Records
 from interlock.supervisor.status import Status, version
+from interlock.supervisor.toolnotes import ToolNotes
 from interlock.supervisor.watches import ping_workers, watch_home, watch_limits
 
 EVENTS_HIGH_WATER: Final = 10_000
@@ -114,7 +115,10 @@ class Supervisor:
         )
         turn_api = TurnApi(self.turns)
         self._pings = PingClock(time.monotonic())
-        inbox = Inbox(self.fleet, self._pings, self.attention, self.turns, tickets)
+        self._tool_notes = ToolNotes(home.path)
+        inbox = Inbox(
+            self.fleet, self._pings, self.attention, self.turns, tickets, self._tool_notes
+        )
         self._control = ControlPlane(self._ctx, endpoint(home, "control"), inbox.received)
         self._launcher = self._make_launcher(settings.supervisor)
         links = Links(self._api, self.turns, turn_api, tickets)
@@ -213,6 +217,7 @@ class Supervisor:
         await self._background.close()
         self.turns.stop()
         await self._stop_workers()
+        self._tool_notes.close()
         await self._launcher.close()
         await self.turns.close()
         await self._journal.close()

@@ -14,6 +14,7 @@ from interlock.supervisor.cli.output import clean, document, options, write
 from interlock.supervisor.config import Problem, load
 from interlock.supervisor.config.read import check_file
 from interlock.supervisor.config.workspace import LOCAL_FILE
+from interlock.supervisor.toolnotes import tool_problems
 
 
 @click.command
@@ -45,14 +46,18 @@ def validate(file: Path | None, as_json: bool) -> int:
 
 
 def _problems(file: Path | None) -> tuple[Problem, ...]:
-    here = Path.cwd()
+    """What is wrong with the configuration, and with tools of servers when they ran last."""
+    home = options().home
     if file is None:
-        found = load(options().home, here, None, os.environ)
+        here = Path.cwd()
+        found = load(home, here, None, os.environ)
         untrusted = tuple(each for each in found.problems if each.code == "untrusted")
-        return load(options().home, here, None, os.environ, trust_all=True).problems + untrusted
+        trusted = load(home, here, None, os.environ, trust_all=True)
+        return (*trusted.problems, *untrusted, *tool_problems(home, trusted.settings))
     if file.name == LOCAL_FILE:
         # It adjusts entries of other files, so alone it would look wrong.
-        found = load(options().home, file.absolute().parent, None, os.environ, trust_all=True)
+        found = load(home, file.absolute().parent, None, os.environ, trust_all=True)
         if file.absolute() in found.files and file.exists():
             return tuple(each for each in found.problems if each.file == str(file.absolute()))
-    return check_file(file)
+    settings, problems = check_file(file.absolute())
+    return (*problems, *tool_problems(home, settings))

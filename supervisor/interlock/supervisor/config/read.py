@@ -12,7 +12,7 @@ from interlock.supervisor.config import dotmcp
 from interlock.supervisor.config.keep import keep_entries
 from interlock.supervisor.config.lines import json_lines, toml_lines
 from interlock.supervisor.config.merge import merge
-from interlock.supervisor.config.model import LayerFile, Loaded, Problem
+from interlock.supervisor.config.model import LayerFile, Loaded, Problem, Settings
 from interlock.supervisor.config.text import (
     BadFileError,
     decode,
@@ -71,8 +71,8 @@ def load(
     )
 
 
-def check_file(path: Path) -> tuple[Problem, ...]:
-    """Return the problems of one file read alone; empty if it is in order.
+def check_file(path: Path) -> tuple[Settings, tuple[Problem, ...]]:
+    """Return what one file read alone says, and its problems; none if it is in order.
 
     Raises ConfigError if it cannot be read at all.
     """
@@ -80,7 +80,8 @@ def check_file(path: Path) -> tuple[Problem, ...]:
     alone = Candidate(path.absolute(), "explicit", True)
     layer = _Reading(nowhere, None, True).layer(alone)
     layers = [_BUILT_IN] if layer is None else [_BUILT_IN, layer]
-    return tuple(validate(merge(layers), str(path.parent))[1])
+    settings, problems = validate(merge(layers), str(path.parent))
+    return settings, tuple(problems)
 
 
 def parse(

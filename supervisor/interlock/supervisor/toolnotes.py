@@ -1,0 +1,127 @@
+"""What was wrong with the tools of each server in the last run, for `interlock validate`.
+
+One small file in the home. It is kept by the digest of what defines the server, so what it says of
+an entry that has changed since is not believed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from interlock.bus.records import DroppedTool
+from interlock.supervisor.config.diff import RESTART_KEYS
+from interlock.supervisor.config.model import Problem, ServerEntry, Settings, worker_name
+
+FILE: Final = "tools.json"
+"""Name of the file in the home."""
+DELAY: Final = 1.0
+"""Seconds from news to the file: servers report in bursts."""
+MAX_NOTES: Final = 100
+"""Tools of one server."""
+MAX_TEXT: Final = 500
+MAX_FILE: Final = 16 << 20
+
+
+class ServerNotes(msgspec.Struct, frozen=True, kw_only=True):
+    """What was wrong with the tools of one server."""
+
+    digest: str
+    tools: tuple[DroppedTool, ...]
+
+
+class ToolNotes:
+    """Owner of the file while a supervisor runs; a file that cannot be written is left as it is."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._notes = _read(home)
+        self._timer: asyncio.TimerHandle | None = None
+        self._writing: asyncio.Future[None] | None = None
+
+    def note(self, worker: str, entry: object, dropped: Iterable[DroppedTool]) -> None:
+        """A server has reported its tools, among them these with a fault."""
+        if not isinstance(entry, ServerEntry):
+            return
+        tools = tuple(_cut(tool) for _, tool in zip(range(MAX_NOTES), dropped, strict=False))
+        notes = ServerNotes(digest=entry_digest(entry), tools=tools)
+        if self._notes.get(worker) != notes:
+            self._notes[worker] = notes
+            if self._timer is None:
+                self._timer = asyncio.get_running_loop().call_later(DELAY, self._flush)
+
+    def close(self) -> None:
+        """Write what has not been written yet."""
+        if self._timer is not None:
+            self._timer.cancel()
+            _write(self._home, msgspec.json.encode(self._notes))
+
+    def _flush(self) -> None:
+        self._timer = None
+        data = msgspec.json.encode(self._notes)
+        loop = asyncio.get_running_loop()
+        self._writing = loop.run_in_executor(None, _write, self._home, data)
+
+
+def entry_digest(entry: ServerEntry) -> str:
+    """Return what tells whether an entry still means the same server."""
+    keys = [getattr(entry.settings, key) for key in RESTART_KEYS]
+    return hashlib.sha256(msgspec.json.encode([entry.folder, keys], order="sorted")).hexdigest()
+
+
+def tool_problems(home: Path, settings: Settings) -> list[Problem]:
+    """Return a warning for every tool that had a fault when its server ran last."""
+    notes = _read(home)
+    problems = []
+    for name, entry in settings.mcp_servers.items():
+        worker = worker_name("mcp_servers", name)
+        known = notes.get(worker)
+        if known is None or known.digest != entry_digest(entry):
+            continue
+        for tool in known.tools:
+            what = "was mended" if tool.mended else "was left out"
+            problems.append(
+                Problem(
+                    file=entry.origin.file,
+                    line=entry.origin.line,
+                    key=f"mcp_servers.{name}",
+                    message=f"when {worker} ran last, its tool {tool.name} {what}: {tool.reason}",
+                    severity="warning",
+                    code="tool_schema",
+                    fix=f"Report it to the makers of {worker}; all its other tools work.",
+                    entry=worker,
+                )
+            )
+    return problems
+
+
+def _read(home: Path) -> dict[str, ServerNotes]:
+    try:
+        with (home / FILE).open("rb") as file:
+            return msgspec.json.decode(file.read(MAX_FILE), type=dict[str, ServerNotes])
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return {}
+
+
+def _write(home: Path, data: bytes) -> None:
+    # Only `validate` reads it, and it does without; so a full disk is told of by others.
+    with contextlib.suppress(OSError):
+        with tempfile.NamedTemporaryFile(dir=home, prefix=".tools-", delete=False) as file:
+            try:
+                file.write(data)
+                file.flush()
+                os.replace(file.name, home / FILE)
+            except OSError:
+                os.unlink(file.name)
+
+
+def _cut(tool: DroppedTool) -> DroppedTool:
+    return msgspec.structs.replace(tool, name=tool.name[:MAX_TEXT], reason=tool.reason[:MAX_TEXT])
