@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from interlock.bus.codec import decode_as
+from interlock.bus.errors import InterlockError
 from interlock.bus.messages import Resolve
 from interlock.bus.records import Target
 from interlock.supervisor.api import Api
@@ -54,7 +55,12 @@ class Links:
         self._turns.policy_changed()
 
     async def resolve(self, identity: bytes, message: Resolve, body: bytes | None) -> bytes:
-        """Answer as the turn service does, and remember who is to hear of that generation's end."""
+        """Answer as the turn service does, and remember who is to hear of that generation's end.
+
+        Raises InterlockError, code `denied`, for a program that says yes or no itself.
+        """
+        if message.approval in ("yes", "no") and self._api.role(identity) != "person":
+            raise InterlockError("Only a person can decide about a call.", code="denied")
         document = await self._turn_api.resolve(identity, message, body)
         target = decode_as(document, _Resolved).target
         self._api.holds(identity, target.worker, target.generation)
