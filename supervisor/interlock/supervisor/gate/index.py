@@ -1,0 +1,119 @@
+"""The index over all sources, updated one source at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from interlock.supervisor.gate.entry import Entry, read
+from interlock.supervisor.gate.frequencies import Frequencies, shipped
+from interlock.supervisor.gate.numbers import SHIPPED, Numbers
+from interlock.supervisor.gate.records import SourceText
+
+MAX_NAME_WORDS: Final = 5
+"""Words of a request that may together spell one name."""
+
+
+Places = tuple[tuple[str, float, tuple[str, ...]], ...]
+"""Terms with their weights and the sources that have them."""
+
+
+class Found(NamedTuple):
+    """One word of a request in the index: what it counts as, and where it and its like stand."""
+
+    first: str
+    weight: float
+    terms: Places
+    related: Places
+
+
+class GateIndex:
+    """What `decide` looks words up in. The same sources give the same index in any order."""
+
+    def __init__(self, frequencies: Frequencies | None = None, numbers: Numbers = SHIPPED) -> None:
+        self.numbers = numbers
+        self.frequencies = shipped() if frequencies is None else frequencies
+        self.entries: dict[str, Entry] = {}
+        self.postings: dict[str, dict[str, int]] = {}
+        """Term to the sources that have it, with the best place."""
+        self.names: dict[str, set[str]] = {}
+        """Joined spelling to sources."""
+        self.starts: dict[str, int] = {}
+        """Beginnings of joined spellings, with how many spellings begin so."""
+        self.phrases: dict[str, dict[str, str]] = {}
+        """Key of a card's phrase to sources, with the phrase as it was written."""
+        self.found: dict[tuple[str, ...], Found] = {}
+        """Words that requests had, looked up (`score.look_up`)."""
+        self._weights: dict[str, float] = {}
+        self.longest_phrase = 1
+
+    @classmethod
+    def build(
+        cls, sources: Iterable[SourceText], frequencies: Frequencies | None = None
+    ) -> GateIndex:
+        """Return an index of these sources; of two with one id the last counts."""
+        index = cls(frequencies)
+        for text in sources:
+            index.replace(text)
+        return index
+
+    def replace(self, text: SourceText) -> None:
+        """Add a source, or put its new text in place of the old."""
+        self.put(read(text, self.weight))
+
+    def put(self, entry: Entry) -> None:
+        """Add a source that is read already, or put it in place of the old."""
+        source = entry.source
+        self.remove(source)
+        self.found.clear()
+        self.entries[source] = entry
+        for term, place in entry.terms.items():
+            self.postings.setdefault(term, {})[source] = place
+        for name in entry.names:
+            self.names.setdefault(name, set()).add(source)
+            for end in range(1, len(name) + 1):
+                self.starts[name[:end]] = self.starts.get(name[:end], 0) + 1
+        for key, phrase in entry.phrases:
+            self.phrases.setdefault(key, {})[source] = phrase
+            self.longest_phrase = max(self.longest_phrase, key.count(" ") + 1)
+
+    def remove(self, source: str) -> None:
+        """Forget a source; an unknown one is no error."""
+        entry = self.entries.pop(source, None)
+        if entry is None:
+            return
+        self.found.clear()
+        for term in entry.terms:
+            _drop(self.postings, term, source)
+        for name in entry.names:
+            self.names[name].discard(source)
+            if not self.names[name]:
+                del self.names[name]
+            for end in range(1, len(name) + 1):
+                self.starts[name[:end]] -= 1
+                if not self.starts[name[:end]]:
+                    del self.starts[name[:end]]
+        for key, _ in entry.phrases:
+            self.phrases[key].pop(source)
+            if not self.phrases[key]:
+                del self.phrases[key]
+
+    def weight(self, term: str) -> float:
+        """Return how much a term tells, 0 to 1 (kept, since it does not depend on the sources)."""
+        found = self._weights.get(term)
+        if found is None:
+            if len(self._weights) > 1 << 16:
+                self._weights.clear()
+            found = self._weights[term] = self.frequencies.weight(term)
+        return found
+
+    def knows(self, term: str) -> bool:
+        """Tell whether a term is in a source or in the table."""
+        return term in self.postings or term in self.frequencies.tools
+
+
+def _drop(postings: dict[str, dict[str, int]], term: str, source: str) -> None:
+    places = postings[term]
+    places.pop(source)
+    if not places:
+        del postings[term]

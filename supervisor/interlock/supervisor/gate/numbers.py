@@ -1,0 +1,50 @@
+"""The gate's numbers, fitted by `python -m tests.bench.gate_fit`; nothing else is tuned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+FEATURES: Final = (
+    "bias",
+    "sum",
+    "most",
+    "covered",
+    "tool_name",
+    "tool_share",
+    "server_name",
+    "pair",
+    "size",
+    "card",
+    "covered_squared",
+    "installed",
+    "tool",
+)
+"""What speaks for one source by itself, in the order of `score.features`."""
+FARTHEST: Final = 4.0
+"""A larger distance between two sources counts as this."""
+RELATED: Final = 0.5
+"""How much a related word counts beside the word itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Weights of logistic functions, and what a source needs to be offered.
+
+    `alone` goes with FEATURES. `best` is for the best source of a request: 1, what it has alone,
+    how far the next is behind. `others` is for the rest: 1, what they have alone, how far behind
+    they are, which share of their words the best does not have.
+    """
+
+    alone: tuple[float, ...]
+    best: tuple[float, ...]
+    others: tuple[float, ...]
+    threshold: float
+
+
+SHIPPED: Final = Numbers(
+    alone=(-1.27, 1.47, 4.25, 5.85, -1.52, 2.47, 1.77, 2.24, -1.01, 3.73, -2.56, -0.91, 0.5),
+    best=(-0.34, 0.89, 0.2),
+    others=(-1.29, 0.85, -0.24, 0.94),
+    threshold=0.25,
+)

@@ -1,0 +1,57 @@
+"""A request, read once: its words, and its terms sentence by sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from interlock.supervisor.gate.compounds import split
+from interlock.supervisor.gate.index import GateIndex
+from interlock.supervisor.gate.lexicon import meanings
+from interlock.supervisor.gate.words import english, german, humps, is_german, tokens
+
+MAX_WORDS: Final = 400
+"""Words of a request that count."""
+
+
+class Term(NamedTuple):
+    """A word that can be evidence: as it is written, with its terms."""
+
+    word: str
+    terms: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`words` as they are written, `lowered` in small letters, `terms` without function words."""
+
+    words: list[str]
+    lowered: list[str]
+    german: bool
+    terms: list[Term]
+
+
+def read(index: GateIndex, text: str) -> Request:
+    """Return what a request says."""
+    words = tokens(text)[:MAX_WORDS]
+    lowered = [word.lower() for word in words]
+    in_german = is_german(lowered)
+    pick = german if in_german else english
+    found: list[Term] = []
+    for word, low in zip(words, lowered, strict=True):
+        terms = pick(low)
+        if terms:
+            found.append(Term(word, _in_german(index, low, terms) if in_german else terms))
+        if low != word:
+            inner = [Term(part, pick(part)) for part in humps(word)]
+            found += [term for term in inner if term.terms]
+    return Request(words, lowered, in_german, found)
+
+
+def _in_german(index: GateIndex, word: str, terms: tuple[str, ...]) -> tuple[str, ...]:
+    """Add the parts of a compound that is unknown itself, and what all of it means in English."""
+    known = meanings()
+    if not any(term in index.postings or term in known for term in terms):
+        terms += split(word, lambda part: part in known or index.knows(part))
+    others = tuple(other for term in terms for other in known.get(term, ()))
+    return tuple(dict.fromkeys(terms + others))

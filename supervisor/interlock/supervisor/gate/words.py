@@ -1,0 +1,165 @@
+"""Text to words and stems: the only place that knows languages."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+import Stemmer
+
+_WORD: Final = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
+_HUMP: Final = re.compile(
+    r"(?<=[a-zà-ÿ0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z]{2})(?=\d)"
+)
+_CJK: Final = re.compile(r"[぀-ヿ㐀-鿿가-힯豈-﫿]+")
+_CACHE: Final = 1 << 16
+_STEMMERS: Final = {"en": Stemmer.Stemmer("english"), "de": Stemmer.Stemmer("german")}
+_ENGLISH: Final = frozenset(
+    """a about above after again against all also am an and another any anybody anyone anything are
+    aren as at be because been before being below best better between both but by can cannot could
+    couldn d did didn do does doesn doing don done down during each either else ever every everyone
+    everything few for from further get gets getting give gives go goes going gonna good got great
+    had hadn has hasn have haven having he hello help her here hers hey hi him his how i if in into
+    is isn it its itself just kind know let like ll looking lot m make many may maybe me might mine
+    more most much must my myself need needed needs new no nor not nothing now of off ok okay on
+    once one only or other our ours out over own please possible put re really right s same she
+    should shouldn show so some somebody someone something soon still such sure t take tell than
+    thank thanks that the their theirs them then there these they thing things this those through
+    to together too try trying under until up us use used using ve very want wanted wants was wasn
+    way we well were weren what when where whether which while who whom whose why will with within
+    without won would wouldn yes yet you your yours yourself""".split()
+)
+_GERMAN: Final = frozenset(
+    """ab aber alle allem allen aller alles als also am an ander andere anderen auch auf aus bei
+    beim bin bis bist bitte da dabei dafür damit dann daran darauf daraus das dass dein deine deinen
+    deiner dem den denn der deren des dich die dies diese diesem diesen dieser dieses dir doch dort
+    du durch ein eine einem einen einer eines einige einmal er erst es etwas euch euer eure für
+    gegen geht gerade gern gib gibt haben habe hab hast hat hatte hätte heißt her hier hin hinter
+    hätten ich ihm ihn ihnen ihr ihre ihrem ihren ihrer im in ins ist ja jede jedem jeden jeder
+    jedes jetzt kann kannst kein keine keinen keiner könnte können könntest lass machen mach mache
+    macht mal man mehr mein meine meinem meinen meiner mich mir mit mochte möchte muss müssen nach
+    nicht nichts noch nun nur ob oder ohne schon sehr sein seine seinen seiner seit sich sie sind so
+    soll sollen sollte sonst sowie über um und uns unser unsere unseren unter vom von vor war waren
+    was wegen weil welche welchem welchen welcher welches wenn wer werde werden weshalb wie wieder
+    will willst wir wird wirst wo woher wohin worden wurde wurden würde würden zeig zeige zu zum
+    zur zwischen""".split()
+)
+_GERMAN_SURE: Final = (
+    _GERMAN
+    - _ENGLISH
+    - {
+        "an",
+        "am",
+        "in",
+        "man",
+        "war",
+        "was",
+        "so",
+        "also",
+        "her",
+        "hat",
+        "gut",
+        "den",
+        "die",
+        "hin",
+        "will",
+        "des",
+        "dies",
+    }
+)
+_ENGLISH_SURE: Final = (
+    _ENGLISH - _GERMAN - {"am", "an", "in", "was", "so", "mal", "her", "die", "den"}
+)
+
+
+def tokens(text: str) -> list[str]:
+    """Return the words of a text as they are written; letters and digits, apostrophes inside.
+
+    >>> tokens("What's in notebook-lm?")
+    ["What's", 'in', 'notebook', 'lm']
+    """
+    return _WORD.findall(text)
+
+
+def parts(identifier: str) -> list[str]:
+    """Return the words of a tool's or server's name in lower case.
+
+    >>> parts("createPull_request-v2 HTTPServer")
+    ['create', 'pull', 'request', 'v2', 'http', 'server']
+    """
+    return [piece.lower() for token in tokens(identifier) for piece in _HUMP.split(token) if piece]
+
+
+def humps(token: str) -> list[str]:
+    """Return the words inside a word with capitals in the middle, else nothing.
+
+    >>> humps("FinanceTool"), humps("Finance"), humps("NASA")
+    (['finance', 'tool'], [], [])
+    """
+    if token.islower() or token.isupper() or token.istitle():
+        return []
+    found = [piece.lower() for piece in _HUMP.split(token) if piece]
+    return found if len(found) > 1 else []
+
+
+def is_german(lowered: list[str]) -> bool:
+    """Tell whether a text is German, by its function words; in doubt it is not."""
+    german = english = 0
+    for word in lowered:
+        if word in _GERMAN_SURE:
+            german += 1
+        elif word in _ENGLISH_SURE:
+            english += 1
+        if not word.isascii() and any(letter in "äöüß" for letter in word):
+            german += 1
+    return german > english
+
+
+def content(token: str) -> bool:
+    """Tell whether a word in lower case can be evidence: no function word, digit or letter."""
+    return len(token) > 1 and token not in _ENGLISH and not token.isdigit()
+
+
+def pairs(run: str) -> list[str]:
+    """Return the overlapping pairs of characters of a text without spaces between words.
+
+    >>> pairs("天气预报")
+    ['天气', '气预', '预报']
+    """
+    return [run] if len(run) < 2 else [run[i : i + 2] for i in range(len(run) - 1)]
+
+
+@lru_cache(maxsize=_CACHE)
+def english(word: str) -> tuple[str, ...]:
+    """Return the terms of one lower-case word of an English or unknown text."""
+    return _terms(word, german=False)
+
+
+@lru_cache(maxsize=_CACHE)
+def german(word: str) -> tuple[str, ...]:
+    """Return the terms of one lower-case word of a German text: its German stem, then its English.
+
+    >>> german("repositories"), german("die")
+    (('repositories', 'repositori'), ())
+    """
+    return _terms(word, german=True)
+
+
+def _terms(word: str, german: bool) -> tuple[str, ...]:
+    if not word.isascii() and _CJK.search(word):
+        return tuple(pair for run in _CJK.findall(word) for pair in pairs(run))
+    word = word.replace("\u2019", "'").partition("'")[0]
+    if word in (_GERMAN if german else _ENGLISH) or len(word) < 2 or word.isdigit():
+        return ()
+    stem = _STEMMERS["en"].stemWord(word)
+    if not german:
+        return (stem,)
+    return tuple(dict.fromkeys((fold(_STEMMERS["de"].stemWord(word)), stem)))
+
+
+def fold(word: str) -> str:
+    """Return a German word without umlauts, which many people do not type."""
+    if word.isascii():
+        return word
+    return word.replace("ä", "a").replace("ö", "o").replace("ü", "u").replace("ß", "ss")
