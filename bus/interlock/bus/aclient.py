@@ -98,6 +98,14 @@ class AsyncClient:
         """Return the catalog, or with `for_text` the offer of an agent for that request."""
         return await self._document(messages.ToolsGet, text=for_text, agent=agent)
 
+    async def why(self, text: str, agent: str = "", session: str = "") -> Document:
+        """Return why each source would be offered for a request or not.
+
+        `session`: as the next turn of that session.
+        """
+        body = msgspec.json.encode(text)
+        return await self._document(messages.WhyGet, body, agent=agent, session=session)
+
     async def resolve(self, capability: str, arguments: Mapping[str, Any] | None = None) -> Route:
         """Return where a capability is called, and the ticket for it."""
         reply, body = await self._calls.resolve(

@@ -108,6 +108,14 @@ class Client:
         """Return the catalog, or with `for_text` the offer of an agent for that request."""
         return self._document(messages.ToolsGet, text=for_text, agent=agent)
 
+    def why(self, text: str, agent: str = "", session: str = "") -> Document:
+        """Return why each source would be offered for a request or not.
+
+        `session`: as the next turn of that session.
+        """
+        body = msgspec.json.encode(text)
+        return self._document(messages.WhyGet, body, agent=agent, session=session)
+
     def resolve(
         self, capability: str, arguments: Mapping[str, Any] | None = None, timeout: float = REQUEST
     ) -> Route:

@@ -223,6 +223,8 @@ class TurnDispatch(Message, frozen=True, kw_only=True, tag="turn.dispatch"):
     unattended: bool = False
     offer: tuple[OfferRow, ...] = ()
     targets: tuple[Target, ...] = ()
+    offered: int = 0
+    """Rows of the whole offer; what does not fit in here follows as `offer.update`."""
 
 
 class TurnCancel(Message, frozen=True, kw_only=True, tag="turn.cancel"):
@@ -449,6 +451,16 @@ class ToolsGet(Request, frozen=True, kw_only=True, tag="tools"):
     text: str = ""
 
 
+class WhyGet(Request, frozen=True, kw_only=True, tag="why"):
+    """Answers why each source would be offered for a request or not. Body: a JSON string, the text.
+
+    `session`: as the next turn of that session.
+    """
+
+    agent: str = ""
+    session: str = ""
+
+
 class Resolve(Request, frozen=True, kw_only=True, tag="resolve"):
     """Answers `{capability, local, timeout, timeout_max, target, single_use}` for a direct call.
 
@@ -554,6 +566,7 @@ ApiRequest = (
     | SnapshotGet
     | ReplayGet
     | ToolsGet
+    | WhyGet
     | Resolve
     | TurnStart
     | TurnWatch

@@ -280,10 +280,26 @@ def resolve_spelling(
     exact = [name for name in known if text in (str(name), wire_name(name))]
     if len(exact) == 1:
         return exact[0]
-    found = tuple(name for name in known if _means(text, name, known))
+    found = spelled(text, known)
     if len(found) == 1:
         return found[0]
     return found[:MAX_CANDIDATES] if found else _near(text, known)
+
+
+def spelled(text: str, names: Iterable[CapabilityName]) -> tuple[CapabilityName, ...]:
+    """Return all names that `text` is a spelling of, in their order; none that is only near.
+
+    >>> known = CapabilityName("mcp", "x", "run_shell"), CapabilityName("mcp", "y", "run_shell")
+    >>> [str(name) for name in spelled("RunShell", known)]
+    ['mcp:x/run_shell', 'mcp:y/run_shell']
+    """
+    known = tuple(names)
+    whole = fold(text)
+    return tuple(
+        name
+        for name in known
+        if whole.endswith(fold(name.name or name.source)) and _means(text, name, known)
+    )
 
 
 def _means(text: str, name: CapabilityName, known: tuple[CapabilityName, ...]) -> bool:

@@ -15,6 +15,8 @@ Seconds = Annotated[float, msgspec.Meta(ge=0)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+UsageCard = tuple[str, ...] | dict[str, tuple[str, ...]]
+"""Words and phrases that point to a source, for all languages or by language."""
 Size = int | str
 """Bytes as a number, or text such as "8MiB"; `parse_size` in the configuration reader."""
 
@@ -94,7 +96,7 @@ class McpServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     tier: Literal["safe", "monitor", "ask", "block"] = "monitor"
     tools: dict[str, ToolSettings] = {}
     disabled_tools: tuple[str, ...] = ()
-    usage_card: tuple[str, ...] = ()
+    usage_card: UsageCard = ()
     description: str = ""
     idle_stop: Seconds = 0
     limits: Limits = Limits()
@@ -131,7 +133,7 @@ class CliToolSettings(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: AtLeastOne = 4
     queue: Count = 16
     tier: Literal["safe", "monitor", "ask", "block"] = "monitor"
-    usage_card: tuple[str, ...] = ()
+    usage_card: UsageCard = ()
     limits: Limits = Limits()
 
     @property
@@ -169,6 +171,16 @@ class CoreSettings(msgspec.Struct, frozen=True, kw_only=True):
     def tools(self) -> dict[str, ToolSettings]:
         """What differs from the tier of all: a write is shown."""
         return {"notes_write": ToolSettings(tier="monitor")}
+
+    @property
+    def description(self) -> str:
+        """None: what it serves describes itself."""
+        return ""
+
+    @property
+    def usage_card(self) -> UsageCard:
+        """None: it is offered whatever the request."""
+        return ()
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,6 +32,7 @@ from interlock.supervisor.config.watch import changes
 from interlock.supervisor.control import ControlPlane
 from interlock.supervisor.doors import Doors
 from interlock.supervisor.events.journal import Journal
+from interlock.supervisor.events.offerapi import OfferApi
 from interlock.supervisor.events.sequencer import Sequencer
 from interlock.supervisor.events.turnapi import TurnApi
 from interlock.supervisor.events.turnlog import TurnLogs
@@ -114,6 +115,7 @@ class Supervisor:
             approvals=approvals,
         )
         turn_api = TurnApi(self.turns)
+        offer_api = OfferApi(self.turns)
         self._pings = PingClock(time.monotonic())
         self._tool_notes = ToolNotes(home.path)
         inbox = Inbox(
@@ -148,7 +150,8 @@ class Supervisor:
             m.TurnStop: turn_api.cancel,
             m.TurnsGet: turn_api.turns,
             m.TurnGet: turn_api.show,
-            m.ToolsGet: turn_api.tools,
+            m.ToolsGet: offer_api.tools,
+            m.WhyGet: offer_api.why,
             m.Resolve: links.resolve,
         }
         approval_api = ApprovalApi(approvals, self._journal, self._api.role)

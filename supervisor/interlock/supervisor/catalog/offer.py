@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -14,7 +14,10 @@ from interlock.supervisor.catalog.never import never_for_agents
 from interlock.supervisor.catalog.rows import CatalogRow, SourceView
 from interlock.supervisor.policy.decision import allows, forbids, per_call, standing
 
-By = Literal["disabled", "policy", "grant", "deny", "state", "limit", "kind"]
+GATED: Final = frozenset({"mcp"})
+"""Kinds of sources with so many capabilities that each has to be what the request is about."""
+By = Literal["disabled", "policy", "grant", "deny", "state", "limit", "kind", "gate"]
+NOT_ABOUT: Final = "nothing in the request is about it"
 
 
 class Withheld(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,8 +81,13 @@ def permitted(
     kept = [row for row in rows if forbidden(row, agent, policy) is None]
     if agent.focus:
         # A stable sort: within and outside the focus the catalog's order stays.
-        kept.sort(key=lambda row: not any(allows(rule, row.name) for rule in agent.focus))
+        kept.sort(key=lambda row: not in_focus(row, agent))
     return tuple(kept)
+
+
+def in_focus(row: CatalogRow, agent: AgentSettings) -> bool:
+    """Whether a row is one of those that the agent mostly works with."""
+    return any(allows(rule, row.name) for rule in agent.focus)
 
 
 def make_offer(
@@ -87,8 +95,12 @@ def make_offer(
     sources: Mapping[str, SourceView],
     agent: AgentSettings,
     policy: PolicySettings,
+    passed: frozenset[str] | None = None,
 ) -> Offer:
-    """The offer of an agent: connected rows that nothing forbids, and the rest by reason."""
+    """The offer of an agent: connected rows that nothing forbids, and the rest by reason.
+
+    `passed` are the sources that the gate lets through, None where there is no request.
+    """
     counts: dict[tuple[str, By, str], int] = {}
     for source in sources.values():
         if not source.connected and not source.tools:
@@ -101,6 +113,8 @@ def make_offer(
         why = forbidden(row, agent, policy)
         if why is None and not row.connected:
             why = ("state", row.reason)
+        if why is None and not admitted(row, passed):
+            why = ("gate", NOT_ABOUT)
         if why is None and not listed(row, agent):
             why = ("kind", f"{row.kind}s are offered where the agent's grant names them")
         if why is not None:
@@ -108,13 +122,25 @@ def make_offer(
             counts[key] = counts.get(key, 0) + 1
     return Offer(
         rows=tuple(
-            row for row in permitted(rows, agent, policy) if row.connected and listed(row, agent)
+            row
+            for row in permitted(rows, agent, policy)
+            if row.connected and admitted(row, passed) and listed(row, agent)
         ),
         withheld=tuple(
             Withheld(source=source, count=count, by=by, reason=reason)
             for (source, by, reason), count in sorted(counts.items())
         ),
     )
+
+
+def gated(source: str) -> bool:
+    """Whether the gate decides about a source; the others are offered within an agent's grant."""
+    return source.partition(":")[0] in GATED
+
+
+def admitted(row: CatalogRow, passed: frozenset[str] | None) -> bool:
+    """Whether the gate lets a row through; `passed` None: there is no request, so no gate."""
+    return passed is None or not gated(row.source) or row.source in passed
 
 
 def offer_row(row: CatalogRow, policy: PolicySettings) -> OfferRow:

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from interlock.bus.errors import UsageError
-from interlock.bus.names import QUIET_KINDS, CapabilityName, resolve_spelling
+from interlock.bus.names import QUIET_KINDS, CapabilityName, resolve_spelling, spelled
 from interlock.bus.settings import AgentSettings, PolicySettings
 from interlock.supervisor.catalog.offer import forbidden
 from interlock.supervisor.catalog.rows import CatalogRow, SourceView
@@ -34,10 +34,19 @@ def resolve(
     policy: PolicySettings,
     agent: AgentSettings | None = None,
 ) -> CatalogRow | Refusal:
-    """The row whose name or wire name is exactly `text`, if it may be called now."""
+    """The row that `text` means, if it may be called now.
+
+    That is the row whose name or wire name is exactly `text`. An agent may misspell: then it is the
+    only row of which `text` is a spelling, among those that the agent may use.
+    """
     row = next((row for row in rows if text in (row.name, row.wire)), None)
+    if row is None and agent is not None and len(text) <= LONGEST:
+        meant = _misspelt(text, rows, policy, agent)
+        if isinstance(meant, Refusal):
+            return meant
+        row = meant
     if row is None:
-        return _unknown(text, rows, sources)
+        return _unknown(text, rows, sources, policy, agent)
     why = forbidden(row, agent, policy)
     if why is not None:
         return Refusal(code="denied", message=f"{row.name} may not be called: {why[1]}.")
@@ -67,17 +76,42 @@ def _unavailable(source: SourceView) -> Refusal:
     return Refusal(code="unavailable", message=unavailable(source))
 
 
-def _unknown(text: str, rows: Sequence[CatalogRow], sources: Mapping[str, SourceView]) -> Refusal:
+def _misspelt(
+    text: str, rows: Sequence[CatalogRow], policy: PolicySettings, agent: AgentSettings
+) -> CatalogRow | Refusal | None:
+    """The row that an agent misspelt, a refusal if that is not certain, None if it meant none."""
+    by_name = {row.capability: row for row in rows}
+    meant = [by_name[name] for name in spelled(text, by_name)]
+    if not meant:
+        return None
+    allowed = [row for row in meant if forbidden(row, agent, policy) is None]
+    if len(allowed) <= 1:
+        return (allowed or meant)[0]
+    near = tuple(row.name for row in allowed[:CANDIDATES])
+    message = f"{_shown(text)} may mean {' or '.join(near)}; write one of these names."
+    return Refusal(code="not_found", message=message, candidates=near)
+
+
+def _unknown(
+    text: str,
+    rows: Sequence[CatalogRow],
+    sources: Mapping[str, SourceView],
+    policy: PolicySettings,
+    agent: AgentSettings | None,
+) -> Refusal:
     source = _source_of(text, sources)
     if source is not None and not source.connected and not source.tools:
         # What it serves is not known yet, so neither is whether that name exists.
         return _unavailable(source)
-    near = _candidates(text, rows)
+    near = _candidates(text, [row for row in rows if forbidden(row, agent, policy) is None])
     hint = f" Did you mean {' or '.join(near)}?" if near else " See `interlock tools`."
-    shown = text if len(text) <= 100 else text[:99] + "…"
     return Refusal(
-        code="not_found", message=f"There is no capability {shown!r}.{hint}", candidates=near
+        code="not_found", message=f"There is no capability {_shown(text)}.{hint}", candidates=near
     )
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 100 else text[:99] + "…")
 
 
 def _source_of(text: str, sources: Mapping[str, SourceView]) -> SourceView | None:

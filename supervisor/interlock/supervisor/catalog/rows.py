@@ -11,7 +11,7 @@ import msgspec
 from interlock.bus.errors import UsageError
 from interlock.bus.names import CapabilityName, WorkerName, capability_of, wire_name
 from interlock.bus.records import CapabilityReport, Tier
-from interlock.bus.settings import ToolSettings
+from interlock.bus.settings import ToolSettings, UsageCard
 from interlock.supervisor.policy.decision import TIERS
 
 SUMMARY: Final = 140
@@ -60,6 +60,14 @@ class SourceSettings(Protocol):
     @property
     def disabled_tools(self) -> Sequence[str]:
         """Local names of capabilities that nobody may use."""
+
+    @property
+    def description(self) -> str:
+        """What it is for, in the user's words."""
+
+    @property
+    def usage_card(self) -> UsageCard:
+        """Words and phrases that point to it."""
 
     @property
     def call_timeout(self) -> float:

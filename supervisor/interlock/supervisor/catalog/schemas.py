@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -13,9 +13,18 @@ from interlock.bus.messages import MAX_MESSAGE
 
 MAX_DOCUMENTS: Final = 16 << 20
 """Bytes of documents that one source may have; beyond it further ones are refused."""
+DESCRIBED: Final = 4_000
+"""Characters of a description that say what a tool is about."""
 MAX_ASKED: Final = 10_000
 """Digests in one request; further ones are not answered."""
 _split: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class _Described(msgspec.Struct):
+    description: Any = None
+
+
+_described: Final = msgspec.json.Decoder(_Described).decode
 
 
 class Schemas:
@@ -69,6 +78,19 @@ class Schemas:
                 found[digest] = msgspec.Raw(self._documents[digest])
         return msgspec.json.encode(found)
 
+    def descriptions(self, digests: Iterable[str]) -> dict[str, str]:
+        """What the documents say of their tools, of those that are known and say anything."""
+        found = {}
+        for digest in digests:
+            document = self._documents.get(digest)
+            if document is not None and (text := _description(document)):
+                found[digest] = text
+        return found
+
+    def size(self, digests: Iterable[str]) -> int:
+        """Bytes of these documents together, each counted as often as it is named."""
+        return sum(len(self._documents.get(digest, b"")) for digest in digests)
+
     def forget(self, worker: str) -> None:
         """The worker left the configuration."""
         if self._used.pop(worker, None) is not None:
@@ -78,3 +100,11 @@ class Schemas:
         used: frozenset[str] = frozenset().union(*self._used.values())
         for digest in [digest for digest in self._documents if digest not in used]:
             del self._documents[digest]
+
+
+def _description(document: bytes) -> str:
+    try:
+        text = _described(document).description
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""  # a worker may send what is no tool; its name speaks for it
+    return text[:DESCRIBED] if isinstance(text, str) else ""

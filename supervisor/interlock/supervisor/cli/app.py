@@ -36,6 +36,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "turn-cancel": ("turns", "Cancel a turn"),
     "call": ("call", "Call one capability directly"),
     "tools": ("tools", "List the catalog, or an offer"),
+    "why": ("why", "Show why each source is offered for a request or not"),
     "approvals": ("approvals", "List the calls that wait for a person"),
     "approve": ("approvals", "Let a waiting call run, once"),
     "deny": ("approvals", "Refuse a waiting call"),

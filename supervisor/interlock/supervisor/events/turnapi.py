@@ -23,7 +23,6 @@ from interlock.bus.errors import (
 )
 from interlock.bus.messages import (
     Resolve,
-    ToolsGet,
     TurnCredit,
     TurnGet,
     TurnsGet,
@@ -33,13 +32,12 @@ from interlock.bus.messages import (
     TurnWatch,
 )
 from interlock.bus.records import Target
-from interlock.bus.settings import AgentSettings, PolicySettings
-from interlock.supervisor.catalog.offer import forbidden, make_offer
 from interlock.supervisor.catalog.resolve import Refusal, resolve, unavailable
 from interlock.supervisor.catalog.rows import CatalogRow
 from interlock.supervisor.events.journalrows import CallRow, TurnRow
+from interlock.supervisor.events.offerapi import agent_settings
 from interlock.supervisor.events.turns import NewTurn, TurnService
-from interlock.supervisor.policy.decision import per_call, standing
+from interlock.supervisor.policy.decision import per_call
 from interlock.supervisor.policy.desk import decided
 from interlock.supervisor.policy.permits import Permit, Refused, Wish
 
@@ -80,7 +78,7 @@ class TurnApi:
 
     def _new(self, message: TurnStart, body: bytes | None) -> NewTurn:
         agent = message.agent or self._turns.workers.default_agent()
-        settings = self._agent(agent)
+        settings = agent_settings(self._turns.workers, agent)
         text = decode_as(body or b"null", str, MAX_TEXT)
         if not text.strip():
             raise UsageError("A turn needs a text.")
@@ -96,14 +94,6 @@ class TurnApi:
             deadline=min(message.deadline or settings.deadline, MAX_DEADLINE),
             unattended=message.unattended,
         )
-
-    def _agent(self, name: str) -> AgentSettings:
-        agents = self._turns.workers.agents()
-        settings = agents.get(name)
-        if settings is None:
-            known = ", ".join(sorted(agents)) or "none; add [agents.NAME] to interlock.toml"
-            raise NotFoundError(f"There is no agent {name[:100]!r}. Agents: {known}.")
-        return settings
 
     async def _row(self, turn: str) -> TurnRow:
         row = self._turns.row(turn)
@@ -172,31 +162,6 @@ class TurnApi:
         document = _turn_document(row) | {
             "calls": [_call_document(call) for call in calls],
             "approvals": [decided(one) for one in reversed(approvals)],
-        }
-        return msgspec.json.encode(document)
-
-    async def tools(self, identity: bytes, message: ToolsGet, body: bytes | None) -> bytes:
-        """The catalog, or the offer for a request.
-
-        Without a request all rows that nothing forbids are listed, connected or not; with one, only
-        what a turn sent now would be offered. `withheld` counts the rest by reason.
-        """
-        turns = self._turns
-        name = message.agent or turns.workers.default_agent()
-        agent = self._agent(name) if message.agent or message.text else None
-        settings = agent or turns.workers.agents().get(name) or AgentSettings()
-        policy = turns.workers.policy()
-        rows, sources = turns.catalog.rows(), turns.catalog.sources()
-        offer = make_offer(rows, sources, settings, policy)
-        withheld = offer.withheld
-        shown = offer.rows
-        if not message.text:
-            shown = tuple(row for row in rows if forbidden(row, settings, policy) is None)
-            withheld = tuple(held for held in withheld if held.by != "state" or not held.count)
-        document = {
-            "agent": name,
-            "capabilities": [_row_document(row, policy) for row in shown],
-            "withheld": withheld,
         }
         return msgspec.json.encode(document)
 
@@ -293,17 +258,4 @@ def _call_document(call: CallRow) -> dict[str, Any]:
         "generation": call.generation,
         "call": call.call,
         "caller": call.caller,
-    }
-
-
-def _row_document(row: CatalogRow, policy: PolicySettings) -> dict[str, Any]:
-    return {
-        "name": row.name,
-        "wire": row.wire,
-        "kind": row.kind,
-        "source": row.source,
-        "tier": standing(row.name, row.tier, policy).tier,
-        "connected": row.connected,
-        "reason": row.reason,
-        "summary": row.summary,
     }

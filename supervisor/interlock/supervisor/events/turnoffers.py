@@ -11,13 +11,25 @@ from interlock.bus.messages import Gone, OfferUpdate, TicketGrant, TicketRequest
 from interlock.bus.records import OfferRow, Target
 from interlock.bus.settings import AgentSettings
 from interlock.supervisor.catalog.find import find
-from interlock.supervisor.catalog.offer import forbidden, listed, offer_row, permitted
+from interlock.supervisor.catalog.gating import Gating
+from interlock.supervisor.catalog.offer import (
+    admitted,
+    forbidden,
+    gated,
+    listed,
+    offer_row,
+    permitted,
+)
 from interlock.supervisor.catalog.resolve import Refusal, resolve, unavailable
 from interlock.supervisor.catalog.rows import Catalog, CatalogRow
+from interlock.supervisor.events.journalrows import TurnRow
 from interlock.supervisor.events.ports import Workers
+from interlock.supervisor.events.sessions import Sessions
 from interlock.supervisor.events.turnpermits import TurnPermits
 from interlock.supervisor.policy.tickets import TicketOffice
 
+DIRECT: Final = "direct"
+"""Model of agents whose turns are programs of tool calls."""
 PART: Final = 512 << 10
 """Bytes of rows and targets in one message, about; what is more follows as `offer.update`."""
 
@@ -31,15 +43,23 @@ class _Open:
     worker: str
     generation: int
     unattended: bool = False
+    text: str = ""
+    session: str = ""
+    passed: frozenset[str] = frozenset()
+    """Sources that the gate lets through."""
+    decided: int = 0
+    """`Gating.changes` when the gate decided."""
+    joined: set[str] = field(default_factory=set)
+    """Capabilities that the turn found by itself, though they were not put before it."""
     rows: dict[str, OfferRow] = field(default_factory=dict)
     targets: dict[str, int] = field(default_factory=dict)
     """Generations that the agent holds tickets for, by worker."""
-    joined: set[str] = field(default_factory=set)
-    """Capabilities that the turn found by itself, though they were not put before it."""
 
     def wants(self, row: CatalogRow, settings: AgentSettings) -> bool:
         """Whether a permitted row belongs to this turn's offer."""
-        return row.name in self.joined or listed(row, settings)
+        if row.name in self.joined:
+            return True
+        return admitted(row, self.passed) and listed(row, settings)
 
     def names(self, worker: str) -> tuple[str, ...]:
         """What a ticket of the turn names: nothing that needs one of its own for each call."""
@@ -59,25 +79,43 @@ class TurnOffers:
     """Composes offers from catalog and tickets, and keeps running turns up to date."""
 
     def __init__(
-        self, workers: Workers, catalog: Catalog, tickets: TicketOffice, permits: TurnPermits
+        self,
+        workers: Workers,
+        catalog: Catalog,
+        tickets: TicketOffice,
+        permits: TurnPermits,
+        gating: Gating,
     ) -> None:
         self._workers = workers
         self._catalog = catalog
         self._tickets = tickets
         self._permits = permits
+        self._gating = gating
+        self._sessions = Sessions()
         self._open: dict[str, _Open] = {}
         self._told: dict[tuple[str, int], dict[str, int]] = {}
         """By generation of an agent, the generations that it was ever given a target for: it may
         keep the connection when the turn ends."""
 
-    def open(
-        self, turn: str, agent: str, worker: str, generation: int, *, unattended: bool = False
-    ) -> Iterator[OfferPart]:
-        """Compose the offer of a turn that is about to be dispatched; at least one part."""
-        opened = self._open[turn] = _Open(turn, agent, worker, generation, unattended)
-        settings = self._workers.agents().get(agent)
+    def open(self, row: TurnRow, worker: str, generation: int) -> tuple[int, Iterator[OfferPart]]:
+        """Compose the offer of a turn that is about to be dispatched.
+
+        Returns how many rows it has, and its parts, of which there is at least one.
+        """
+        opened = _Open(
+            turn=row.turn,
+            agent=row.agent,
+            worker=worker,
+            generation=generation,
+            unattended=row.unattended,
+            text=row.text,
+            session=row.session,
+        )
+        self._open[row.turn] = opened
+        settings = self._settings(row.agent)
         rows = []
         if settings is not None:
+            self._gate(opened, settings)
             policy = self._workers.policy()
             allowed = permitted(self._catalog.rows(), settings, policy)
             serving = {row.source for row in allowed if self._tickets.serves(row.source)}
@@ -88,7 +126,22 @@ class TurnOffers:
             ]
         opened.rows = {row.name: row for row in rows}
         targets = self._targets(opened, dict.fromkeys(row.worker for row in rows))
-        return _parts(rows, targets)
+        return len(rows), _parts(rows, targets)
+
+    def _settings(self, agent: str) -> AgentSettings | None:
+        settings = self._workers.agents().get(agent)
+        return self._gating.focused(agent, settings) if settings is not None else None
+
+    def _gate(self, opened: _Open, settings: AgentSettings) -> None:
+        """Decide which sources the turn is about; one that was in it stays."""
+        recent = self._sessions.recent(opened.agent, opened.session)
+        calls = settings.model == DIRECT
+        opened.decided = self._gating.changes
+        opened.passed |= self._gating.passed(opened.text, recent, calls=calls)
+
+    def recent(self, agent: str, session: str) -> tuple[tuple[str, ...], ...]:
+        """The gated sources that the last turns of a session had, the newest first."""
+        return self._sessions.recent(agent, session)
 
     def _targets(self, opened: _Open, workers: Iterable[str]) -> list[Target]:
         targets = []
@@ -115,9 +168,10 @@ class TurnOffers:
             self._update(opened, source)
 
     def _update(self, opened: _Open, source: str) -> None:
-        settings = self._workers.agents().get(opened.agent)
+        settings = self._settings(opened.agent)
         if settings is None:
             return
+        self._look_again(opened, source, settings)
         policy, before = self._workers.policy(), opened.names(source)
         allowed = permitted(self._catalog.rows_of(source), settings, policy)
         kept = {row.name for row in allowed}
@@ -147,6 +201,13 @@ class TurnOffers:
             self._send_update(opened, rows, removed, targets)
         if void is not None:  # after the new ticket, so that what is still allowed goes on
             self._workers.send(void.worker, void.generation, void.message)
+
+    def _look_again(self, opened: _Open, source: str, settings: AgentSettings) -> None:
+        """Decide again on a source that the gate knows more of than when the turn began."""
+        if source in opened.passed or not gated(source):
+            return
+        if self._gating.changed_since(source, opened.decided):
+            self._gate(opened, settings)
 
     def _send_update(
         self,
@@ -271,7 +332,10 @@ class TurnOffers:
 
     def close(self, turn: str) -> None:
         """The turn ends: its tickets are void from now on, at every worker that still serves."""
-        self._open.pop(turn, None)
+        opened = self._open.pop(turn, None)
+        if opened is not None:
+            had = {row.worker for row in opened.rows.values() if gated(row.worker)}
+            self._sessions.ended(opened.agent, opened.session, had)
         self._permits.withdraw(turn)
         for void in self._tickets.revoke_turn(turn):
             self._workers.send(void.worker, void.generation, void.message)

@@ -43,6 +43,7 @@ from interlock.bus.messages import (
 )
 from interlock.bus.messages import Schemas as SchemasMessage
 from interlock.bus.settings import Timing
+from interlock.supervisor.catalog.gating import Gating
 from interlock.supervisor.catalog.offer import forbidden
 from interlock.supervisor.catalog.rows import Catalog, Delta, SourceSettings
 from interlock.supervisor.catalog.schemas import Schemas
@@ -143,7 +144,7 @@ class TurnService:
         self.logs = logs
         self.bad_items = 0
         """Items that were not valid, of a turn that is not the sender's, or after the end."""
-        self._schemas = schemas
+        self.schemas = schemas
         self._sequencer = sequencer
         self._times = times or TurnTimes()
         self._clock = clock
@@ -153,7 +154,8 @@ class TurnService:
         self.approvals = approvals
         self.permits = Permits(workers, catalog, tickets, approvals)
         turn_permits = TurnPermits(workers, self.permits, self._pause)
-        self._offers = TurnOffers(workers, catalog, tickets, turn_permits)
+        self.gating = Gating(catalog, schemas)
+        self.offers = TurnOffers(workers, catalog, tickets, turn_permits, self.gating)
         self._calls = CallBook(journal, sequencer, clock)
         self._live: dict[str, _Live] = {}
         self._ended: dict[str, TurnRow] = {}
@@ -241,11 +243,14 @@ class TurnService:
 
     def source_configured(self, worker: str, settings: SourceSettings) -> None:
         """A serving worker came into the configuration, or has new settings."""
-        self.catalog_changed(worker, self.catalog.configure(worker, settings))
+        delta = self.catalog.configure(worker, settings)
+        self.gating.configure(worker, settings)
+        self.catalog_changed(worker, delta)
 
     def source_removed(self, worker: str) -> None:
         """A serving worker left the configuration."""
-        self._schemas.forget(worker)
+        self.schemas.forget(worker)
+        self.gating.remove(worker)
         self.catalog_changed(worker, self.catalog.remove(worker))
 
     def catalog_changed(self, worker: str, delta: Delta) -> None:
@@ -259,13 +264,13 @@ class TurnService:
                     changed=delta.changed,
                 )
             )
-        self._offers.source_changed(worker)
+        self.offers.source_changed(worker)
         self._check_lent(worker)
 
     def policy_changed(self) -> None:
         """A new policy, or new grants, are in force: what they forbid is void from now on."""
         for source in self.catalog.sources():
-            self._offers.source_changed(source)
+            self.offers.source_changed(source)
             self._check_lent(source)
         self.permits.policy_changed()
 
@@ -287,7 +292,7 @@ class TurnService:
     def worker_gone(self, worker: str, generation: int, reason: str) -> None:
         """Call when a generation ended (its pidfd), before the new state is announced."""
         self.tickets.close_target(worker, generation)
-        self._offers.worker_gone(worker, generation, reason)
+        self.offers.worker_gone(worker, generation, reason)
         self.permits.worker_gone(worker, generation)
         self._calls.lose(worker, generation)
         view = self.workers.view(worker)
@@ -299,8 +304,10 @@ class TurnService:
 
     def on_capabilities(self, worker: str, message: Capabilities, body: bytes | None) -> None:
         """A source reported what it serves. Raises MalformedError."""
-        self._schemas.report(worker, (row.digest for row in message.rows), body)
-        self.catalog_changed(worker, self.catalog.report(worker, message.rows))
+        self.schemas.report(worker, (row.digest for row in message.rows), body)
+        delta = self.catalog.report(worker, message.rows)
+        self.gating.reported(worker)
+        self.catalog_changed(worker, delta)
 
     def on_items(
         self, worker: str, generation: int, message: TurnItems, body: bytes | None
@@ -330,17 +337,17 @@ class TurnService:
         self, worker: str, generation: int, message: TicketRequest, body: bytes | None
     ) -> None:
         """An agent asks for a ticket or a renewal; the answer goes out on control."""
-        self._offers.on_request(worker, generation, message, body)
+        self.offers.on_request(worker, generation, message, body)
 
     def on_schema_get(self, worker: str, generation: int, message: SchemaGet) -> None:
         """An agent fetches tool documents; the answer goes out on control."""
-        documents = self._schemas.get(message.digests)
+        documents = self.schemas.get(message.digests)
         self.workers.send(worker, generation, SchemasMessage(id=message.id), documents)
 
     def on_tools_find(self, worker: str, generation: int, message: ToolsFind) -> None:
         """The core worker searches for a turn; the answer goes out on control."""
         try:
-            found = self._offers.find(message)
+            found = self.offers.find(message)
         except NotFoundError as error:
             refused = ToolsFound(id=message.id, code="unavailable", message=error.message)
             self.workers.send(worker, generation, refused)
@@ -430,9 +437,7 @@ class TurnService:
         _stop_timer(live, "agent")
         loop = asyncio.get_running_loop()
         left = live.until - loop.time()
-        parts = self._offers.open(
-            row.turn, row.agent, live.worker, generation, unattended=row.unattended
-        )
+        offered, parts = self.offers.open(row, live.worker, generation)
         first = next(parts)
         message = TurnDispatch(
             turn=row.turn,
@@ -441,6 +446,7 @@ class TurnService:
             unattended=row.unattended,
             offer=first.rows,
             targets=first.targets,
+            offered=offered,
         )
         if not self.workers.send(live.worker, generation, message, msgspec.json.encode(row.text)):
             failed = turnstate.DispatchFailed(f"{live.worker} takes no more turns now; try again.")
@@ -496,7 +502,7 @@ class TurnService:
 
     def _end(self, live: _Live, item: Terminal) -> None:
         _stop_timers(live)
-        self._offers.close(live.row.turn)
+        self.offers.close(live.row.turn)
         raw = live.last if live.last is not None else encode(item)
         live.last = self.logs.prepare_end(live.row.turn, raw)
         failed = item if isinstance(item, TurnFailed) else None

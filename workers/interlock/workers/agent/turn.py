@@ -12,6 +12,7 @@ from interlock.bus.channel import DataEdge
 from interlock.bus.errors import TicketError
 from interlock.bus.messages import OfferUpdate, TurnDispatch
 from interlock.bus.records import OfferRow, Target
+from interlock.bus.tickets import peek
 from interlock.workers.agent import driver as drive
 from interlock.workers.agent.cut import (
     arguments_problem,
@@ -76,7 +77,7 @@ class TurnRun:
 
     async def run(self) -> None:
         """Run the turn to its end; the last item put is its terminal one, whatever happens."""
-        offered = len(self._offer.rows)
+        offered = max(self._dispatch.offered, len(self._offer.rows))
         agent = self._agent
         self._sink.put(events.TurnStarted(agent=agent.name, model=agent.model, offered=offered))
         seconds = self._dispatch.deadline_ms / 1000
@@ -252,6 +253,11 @@ class TurnRun:
             return _failure("unavailable", f"{name}: the supervisor did not answer.")
         if grant.row is None or grant.target is None:
             return _refusal(name, grant.code or "unavailable", grant.message, near)
+        if not peek(grant.target.ticket).single_use:
+            # Found by the turn itself: from now on it belongs to the turn like the rest.
+            self._offer.update((grant.row,))
+            assert self._tickets is not None
+            self._tickets.update((grant.target,))
         return await self._lent(grant.row, grant.target, request.arguments)
 
     def _pause(self, on: bool) -> None:
@@ -288,6 +294,7 @@ async def _ask(edge: DataEdge, ticket: str, row: OfferRow, arguments: bytes) -> 
 def _refusal(name: str, code: str, message: str, near: tuple[str, ...]) -> drive.Outcome:
     """Return the outcome of a name that may not be called, with what it may have meant."""
     text = message or f"{name}: {code.replace('_', ' ')}."
+    near = tuple(one for one in near if one not in text)
     if code == "not_found" and near:
         text = f"{text.rstrip()} Close names: {', '.join(near)}."
     failure = _failure(code, text)

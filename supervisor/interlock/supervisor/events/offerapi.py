@@ -1,0 +1,162 @@
+"""Answers of the api on what agents are offered, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from interlock.bus.codec import decode_as
+from interlock.bus.errors import NotFoundError, UsageError
+from interlock.bus.messages import ToolsGet, WhyGet
+from interlock.bus.settings import AgentSettings, PolicySettings
+from interlock.supervisor.catalog.gating import Verdict
+from interlock.supervisor.catalog.offer import (
+    Offer,
+    Withheld,
+    forbidden,
+    gated,
+    in_focus,
+    make_offer,
+)
+from interlock.supervisor.catalog.rows import CatalogRow, SourceView
+from interlock.supervisor.events.ports import Workers
+from interlock.supervisor.events.turnoffers import DIRECT
+from interlock.supervisor.events.turns import TurnService
+from interlock.supervisor.policy.decision import standing
+
+MAX_TEXT: Final = 1 << 20
+"""Bytes of a request, as JSON."""
+TOKEN: Final = 4
+"""Bytes of a schema that are taken for one token."""
+
+
+class OfferApi:
+    """The handlers; each takes `(identity, message, body)` and returns the document."""
+
+    def __init__(self, turns: TurnService) -> None:
+        self._turns = turns
+
+    async def tools(self, identity: bytes, message: ToolsGet, body: bytes | None) -> bytes:
+        """The catalog, or the offer for a request.
+
+        Without a request all rows that nothing forbids are listed, connected or not; with one, only
+        what a turn sent now would be offered. `withheld` counts the rest by reason.
+        """
+        turns = self._turns
+        name, settings = self._agent(message.agent, needed=bool(message.agent or message.text))
+        policy, rows = turns.workers.policy(), turns.catalog.rows()
+        passed = None
+        if message.text:
+            calls = settings.model == DIRECT
+            passed = turns.gating.passed(message.text, calls=calls)
+        offer = make_offer(rows, turns.catalog.sources(), settings, policy, passed)
+        withheld = offer.withheld
+        shown = offer.rows
+        if not message.text:
+            shown = tuple(row for row in rows if forbidden(row, settings, policy) is None)
+            withheld = tuple(held for held in withheld if held.by != "state" or not held.count)
+        document = {
+            "agent": name,
+            "capabilities": [_row_document(row, policy) for row in shown],
+            "withheld": withheld,
+        }
+        return msgspec.json.encode(document)
+
+    async def why(self, identity: bytes, message: WhyGet, body: bytes | None) -> bytes:
+        """What a turn sent now would be offered of each source, and what counted for it."""
+        turns = self._turns
+        text = decode_as(body or b"null", str, MAX_TEXT)
+        if not text.strip():
+            raise UsageError("Say for which request: a text that is not empty.")
+        name, settings = self._agent(message.agent, needed=True)
+        recent = turns.offers.recent(name, message.session)
+        calls = settings.model == DIRECT
+        threshold, verdicts = turns.gating.explain(text, recent, calls=calls)
+        passed = frozenset(source for source, verdict in verdicts.items() if verdict.passed)
+        rows, sources = turns.catalog.rows(), turns.catalog.sources()
+        policy = turns.workers.policy()
+        offer = make_offer(rows, sources, settings, policy, passed)
+        everything = make_offer(rows, sources, settings, policy)
+        focus = {row.source for row in rows if in_focus(row, settings)}
+        document = {
+            "request": text,
+            "agent": name,
+            "threshold": threshold,
+            "sources": [
+                _source_document(view, verdicts.get(view.name), offer, view.name in focus)
+                for view in sources.values()
+            ],
+            "schema_tokens": {
+                "offered": self._tokens(offer.rows),
+                "all": self._tokens(everything.rows),
+            },
+        }
+        return msgspec.json.encode(document)
+
+    def _agent(self, name: str, *, needed: bool) -> tuple[str, AgentSettings]:
+        """The agent that is meant, with its focus; one that is not needed may be missing."""
+        turns = self._turns
+        name = name or turns.workers.default_agent()
+        if needed:
+            settings = agent_settings(turns.workers, name)
+        else:
+            settings = turns.workers.agents().get(name) or AgentSettings()
+        return name, turns.gating.focused(name, settings)
+
+    def _tokens(self, rows: Iterable[CatalogRow]) -> int:
+        return self._turns.schemas.size(row.digest for row in rows) // TOKEN
+
+
+def agent_settings(workers: Workers, name: str) -> AgentSettings:
+    """The settings of an agent that is enabled. Raises NotFoundError."""
+    agents = workers.agents()
+    settings = agents.get(name)
+    if settings is None:
+        known = ", ".join(sorted(agents)) or "none; add [agents.NAME] to interlock.toml"
+        raise NotFoundError(f"There is no agent {name[:100]!r}. Agents: {known}.")
+    return settings
+
+
+def _row_document(row: CatalogRow, policy: PolicySettings) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "wire": row.wire,
+        "kind": row.kind,
+        "source": row.source,
+        "tier": standing(row.name, row.tier, policy).tier,
+        "connected": row.connected,
+        "reason": row.reason,
+        "summary": row.summary,
+    }
+
+
+def _source_document(
+    view: SourceView, verdict: Verdict | None, offer: Offer, focus: bool
+) -> dict[str, Any]:
+    """One source of `why`; `by` names the step that decided."""
+    rows = [row for row in offer.rows if row.source == view.name]
+    held = [one for one in offer.withheld if one.source == view.name]
+    by, reason = ("gate" if gated(view.name) else "grant"), ""
+    if not rows:
+        by, reason = _decided(held, by)
+    verdict = verdict or Verdict(passed=False)
+    return {
+        "source": view.name,
+        "offered": bool(rows),
+        "score": verdict.score,
+        "by": by,
+        "reason": reason,
+        "via": verdict.via,
+        "focus": focus,
+        "capabilities": {"offered": len(rows), "all": view.tools},
+        "withheld": held,
+        "evidence": verdict.evidence,
+    }
+
+
+def _decided(held: list[Withheld], by: str) -> tuple[str, str]:
+    """What kept all of a source back: the step that kept most of it, and its reason."""
+    most = max(held, key=lambda one: one.count, default=None)
+    return (most.by, most.reason) if most is not None else (by, "it serves nothing")
