@@ -29,6 +29,7 @@ from interlock.bus.settings import AgentSettings, McpServerSettings, PolicySetti
 from interlock.supervisor.catalog.rows import Catalog
 from interlock.supervisor.catalog.schemas import Schemas
 from interlock.supervisor.events.journal import Journal, JournalBounds
+from interlock.supervisor.events.offerapi import OfferApi
 from interlock.supervisor.events.ports import WorkerView
 from interlock.supervisor.events.sequencer import Sequencer
 from interlock.supervisor.events.turnapi import TurnApi
@@ -106,6 +107,7 @@ class Rig:
             times=times,
         )
         self.api = TurnApi(self.turns)
+        self.offers = OfferApi(self.turns)
 
     def _on_event(self, event: Event) -> None:
         self.events.append(event)
@@ -164,7 +166,7 @@ class Rig:
         )
         self.turns.worker_changed(worker)
 
-    async def start(self, turn: str, text: str = "hello", **fields: Any) -> dict[str, Any]:
+    async def start(self, turn: str, text: str = "mcp:git", **fields: Any) -> dict[str, Any]:
         message = TurnStart(id=1, key="", turn=turn, **fields)
         return dict(json.loads(await self.api.start(b"c", message, json.dumps(text).encode())))
 

@@ -78,7 +78,10 @@ def test_a_turn_from_its_start_to_its_end(tmp_path: Path) -> None:
     async def story(made: Rig) -> None:
         made.agent()
         made.server()
-        assert await made.start(T, "hello", session="s") == {"turn": T, "state": "running"}
+        assert await made.start(T, "mcp:git", session="s") == {
+            "turn": T,
+            "state": "running",
+        }
         (dispatch,) = made.dispatches()
         assert (dispatch.turn, dispatch.session) == (T, "s")
         assert 590_000 < dispatch.deadline_ms <= 600_000
@@ -99,7 +102,7 @@ def test_a_turn_from_its_start_to_its_end(tmp_path: Path) -> None:
         assert all(item["turn"] == T for item in made.stream())
         assert made.topics() == ["turn.accepted", "turn.started", "turn.completed"]
         found = await show(made)
-        assert (found["state"], found["code"], found["text"]) == ("completed", "", "hello")
+        assert (found["state"], found["code"], found["text"]) == ("completed", "", "mcp:git")
         assert found["ended"] >= found["started"]
         assert made.turns.bad_items == 1
         (revoke,) = made.runtime.messages("mcp:git", Revoke)
@@ -376,7 +379,8 @@ def test_a_large_offer_travels_in_parts(tmp_path: Path) -> None:
         made.agent()
         for n in range(8):
             made.server(f"s{n}", tuple(f"tool_{'x' * 60}_{k}" for k in range(600)))
-        await made.start(T)
+        await made.start(T, " ".join(f"mcp:s{n}" for n in range(8)))
+        assert made.dispatches()[0].offered == 4_800
         parts = [made.dispatches()[0].offer]
         targets = list(made.dispatches()[0].targets)
         for update in made.runtime.messages("agent:main", OfferUpdate):
@@ -395,7 +399,9 @@ def test_a_large_offer_travels_in_parts(tmp_path: Path) -> None:
         ({"worker": "mcp:down"}, "denied"),
         ({"capability": "mcp:late/now"}, ""),
         ({"capability": "mcp__git__git_log"}, ""),
-        ({"capability": "mcp:git/GitLog"}, "not_found"),
+        ({"capability": "mcp:git/GitLog"}, ""),
+        ({"capability": "Secret"}, "denied"),
+        ({"capability": "mcp:git/GitLogs"}, "not_found"),
         ({"capability": "mcp:down/a"}, "unavailable"),
         ({"capability": "mcp:git/secret"}, "denied"),
         ({"worker": "mcp:git", "turn": U}, "denied"),
@@ -500,7 +506,7 @@ def test_turns_are_listed_newest_first_from_memory_and_disk(tmp_path: Path) -> N
 
 
 def tools(made: Rig, **fields: str) -> Awaitable[bytes]:
-    return made.api.tools(b"c", ToolsGet(id=1, key="", **fields), None)
+    return made.offers.tools(b"c", ToolsGet(id=1, key="", **fields), None)
 
 
 def test_tools_are_listed_as_catalog_and_as_offer(tmp_path: Path) -> None:
@@ -528,7 +534,7 @@ def test_tools_are_listed_as_catalog_and_as_offer(tmp_path: Path) -> None:
         assert [(held["source"], held["by"]) for held in catalog["withheld"]] == [
             ("mcp:git", "disabled")
         ]
-        offer = json.loads(await tools(made, text="anything"))
+        offer = json.loads(await tools(made, text="all of mcp:git"))
         assert [row["name"] for row in offer["capabilities"]] == ["mcp:git/git_status"]
         assert offer["withheld"][1] == {
             "source": "mcp:off",

@@ -17,9 +17,15 @@ from interlock.supervisor.catalog.offer import gated
 from interlock.supervisor.catalog.rows import Catalog, CatalogRow, SourceSettings
 from interlock.supervisor.catalog.schemas import Schemas
 from interlock.supervisor.catalog.written import WrittenNames
-from interlock.supervisor.gate import Context, GateIndex, SourceText
-from interlock.supervisor.gate.decide import decide, explain
-from interlock.supervisor.gate.focus import FocusRow, choose
+from interlock.supervisor.gate import (
+    Context,
+    FocusRow,
+    GateIndex,
+    SourceText,
+    choose,
+    decide,
+    explain,
+)
 
 Recent = Sequence[tuple[str, ...]]
 """The gated sources of the last turns of a session, the newest first."""
