@@ -7,32 +7,21 @@ Specification: docs/reference/protocol.md.
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Literal
 
 import msgspec
 
+from interlock.bus.limits import CHUNK as CHUNK
+from interlock.bus.limits import CHUNK_WINDOW as CHUNK_WINDOW
+from interlock.bus.limits import ITEMS_BATCH as ITEMS_BATCH
+from interlock.bus.limits import MAX_HEADER as MAX_HEADER
+from interlock.bus.limits import MAX_MESSAGE as MAX_MESSAGE
+from interlock.bus.limits import MAX_NESTING as MAX_NESTING
+from interlock.bus.limits import PROTOCOL as PROTOCOL
+from interlock.bus.limits import RESULT_INLINE as RESULT_INLINE
+from interlock.bus.limits import TICKET_LIFE as TICKET_LIFE
+from interlock.bus.limits import ZERO_COPY as ZERO_COPY
 from interlock.bus.records import CallReport, CapabilityReport, Child, DroppedTool, OfferRow, Target
-
-PROTOCOL: Final = 1
-"""Version of everything on this page; a peer with another number is refused by name."""
-MAX_MESSAGE: Final = 64 << 20
-"""Bytes of one frame, on any socket."""
-MAX_HEADER: Final = 1 << 20
-"""Bytes of one header."""
-MAX_NESTING: Final = 200
-"""Depth of a JSON or msgpack document beyond which it is refused."""
-CHUNK: Final = 256 << 10
-"""Bytes of one chunk of a result."""
-CHUNK_WINDOW: Final = 8
-"""Chunks that may be under way before the caller has to grant credit."""
-ZERO_COPY: Final = 64 << 10
-"""Bodies from this size on are sent without copying."""
-TICKET_LIFE: Final = 60.0
-"""Seconds that a ticket lives at most."""
-ITEMS_BATCH: Final = 64 << 10
-"""Bytes of turn items in one batch."""
-RESULT_INLINE: Final = 16 << 10
-"""Bytes of a tool result that a turn item carries itself."""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
