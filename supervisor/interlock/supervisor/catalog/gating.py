@@ -179,8 +179,9 @@ class Gating:
             if gated(source):
                 name = WorkerName.parse(source).id
                 phrases = SourceText(source, name, cards=card).phrases()
-                words = " ".join((description, *phrases, *(row.local for row in rows)))
-                found.append(FocusRow(f"{source}/*", name, words))
+                words = " ".join((description, *(row.local for row in rows)))
+                # What people call a source counts like its name.
+                found.append(FocusRow(f"{source}/*", " ".join((name, *phrases)), words))
             else:
                 found += [FocusRow(row.name, row.local, row.summary) for row in rows]
         return found
