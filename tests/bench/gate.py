@@ -12,10 +12,11 @@ import json
 import sys
 from pathlib import Path
 
-from interlock.supervisor.gate import GateIndex
 from tests.bench.gate_baselines import BASELINES
 from tests.bench.gate_data import read
 from tests.bench.gate_protocol import Judged, installs, judge, measured, table, the_gate
+
+from interlock.supervisor.gate import GateIndex
 
 
 def dump(rows: list[Judged], path: Path) -> None:

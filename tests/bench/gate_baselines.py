@@ -6,9 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from interlock.supervisor.gate.words import english, parts, tokens
 from tests.bench.gate_data import Folder
 from tests.bench.gate_protocol import Offers
+
+from interlock.supervisor.gate.words import english, parts, tokens
 
 GENERIC = frozenset(
     "add all ask create data delete find get item list make new read report run search send set "

@@ -15,15 +15,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
+from tests.bench.gate_data import Folder, Request, read
+from tests.bench.gate_protocol import installs, judge, measured, table, the_gate
+from tests.bench.gate_table import counted
+
 from interlock.supervisor.gate import GateIndex, frequencies
 from interlock.supervisor.gate.entry import read as read_entry
 from interlock.supervisor.gate.named import calls
 from interlock.supervisor.gate.numbers import Numbers
 from interlock.supervisor.gate.request import read as read_request
 from interlock.supervisor.gate.score import beside, features, gather, worth_a_look
-from tests.bench.gate_data import Folder, Request, read
-from tests.bench.gate_protocol import installs, judge, measured, table, the_gate
-from tests.bench.gate_table import counted
 
 FOLDS = 5
 INSTALLED = (10, 30, 100)

@@ -7,9 +7,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from tests.bench.gate_data import Folder, Request
+
 from interlock.supervisor.gate import GateIndex, decide
 from interlock.supervisor.gate.entry import Entry, read
-from tests.bench.gate_data import Folder, Request
 
 Offers = Callable[[str, Sequence[str]], set[str]]
 """Given a request and the installed servers, what a method offers."""

@@ -14,11 +14,12 @@ from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
+from tests.bench.gate_data import read
+
 from interlock.supervisor.gate import entry, frequencies
 from interlock.supervisor.gate.frequencies import COMMON_RANKS, Frequencies
 from interlock.supervisor.gate.records import SourceText
 from interlock.supervisor.gate.words import english
-from tests.bench.gate_data import read
 
 RANKED = 12_000
 """Stems with a rank in the shipped table."""
