@@ -26,7 +26,7 @@ from interlock.bus import procfs
 from interlock.bus.client import Client
 from interlock.bus.records import Child
 
-HEALTHY = ("agent:main", "mcp:healthy")
+HEALTHY = ("agent:main", "mcp:healthy", "core:basics")
 LONGEST_TURN = 5.0
 """Seconds that no turn of the healthy part may reach, on a busy machine."""
 BETWEEN_TURNS = 0.05

@@ -164,7 +164,7 @@ def test_a_reader_that_leaves_is_no_failure(cli: CommandLine) -> None:
 def test_tools_and_logs(cli: CommandLine) -> None:
     document = cli.json("tools")
     assert document["agent"] == "main"
-    names = [row["name"] for row in document["capabilities"]]
+    names = [row["name"] for row in document["capabilities"] if row["kind"] == "mcp"]
     assert names == ["mcp:small/echo", "mcp:small/mute"]
     assert "mcp:small/echo" in cli.run("tools")
     assert cli.json("tools", "--for", "x")["capabilities"]

@@ -35,7 +35,7 @@ def test_a_signal_ends_it_in_order(tmp_path: Path, number: int) -> None:
         place = interlock.mark()
         assert interlock.stop(number) == 0
         names = [event["name"] for event in interlock.events[place:] if "stopped" in event["topic"]]
-        assert set(names) <= {"agent:main", "mcp:x"}
+        assert set(names) <= {"agent:main", "mcp:x", "core:basics"}
 
 
 def test_a_shutdown_request_is_answered_and_then_obeyed(tmp_path: Path) -> None:

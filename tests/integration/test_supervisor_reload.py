@@ -38,7 +38,7 @@ def test_each_change_does_what_it_means(tmp_path: Path) -> None:
         interlock.wait_event("worker.stopped", "mcp:y", place)
         interlock.wait_event("worker.ready", "mcp:z", place)
         names = [row["name"] for row in interlock.client.status()["workers"]]
-        assert names == ["agent:main", "mcp:x", "mcp:z"]
+        assert names == ["agent:main", "mcp:x", "mcp:z", "core:basics"]
         assert interlock.worker("mcp:x")["generation"] == 2
         assert interlock.worker("agent:main")["pid"] == agent["pid"]
         assert y["pid"] not in {row["pid"] for row in interlock.client.status()["workers"]}
