@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from interlock.bus.errors import InterlockError
-from interlock.bus.events import Event, Item
+from interlock.bus.events import Event, Item, TurnCompleted, TurnStarted
 from interlock.bus.messages import (
     ApiAnswer,
     Capabilities,
@@ -29,6 +29,7 @@ from interlock.bus.settings import AgentSettings, McpServerSettings, PolicySetti
 from interlock.supervisor.catalog.rows import Catalog
 from interlock.supervisor.catalog.schemas import Schemas
 from interlock.supervisor.events.journal import Journal, JournalBounds
+from interlock.supervisor.events.journalrows import UNFINISHED, TurnRow
 from interlock.supervisor.events.offerapi import OfferApi
 from interlock.supervisor.events.ports import WorkerView
 from interlock.supervisor.events.sequencer import Sequencer
@@ -39,6 +40,8 @@ from interlock.supervisor.policy.desk import ApprovalDesk
 from interlock.supervisor.policy.tickets import TicketOffice
 
 KEY = b"k" * 32
+T = "ab" * 16
+"""Id of a turn."""
 QUICK = TurnTimes(agent_wait=0.05, margin=0.02, grace=0.05, last_ends=0.2)
 
 
@@ -233,3 +236,24 @@ async def refusal(awaitable: Any) -> InterlockError:
     except InterlockError as error:
         return error
     raise AssertionError("it was not refused")
+
+
+def run(tmp_path: Path, story: Callable[[Rig], Awaitable[None]], **options: Any) -> None:
+    """Tell a story on a rig of its own."""
+
+    async def whole() -> None:
+        async with rig(tmp_path / "j.sqlite3", **options) as made:
+            await story(made)
+
+    asyncio.run(whole())
+
+
+async def finish(made: Rig, turn: str = T, text: str = "done") -> None:
+    """The agent ends a turn well."""
+    made.items(turn, TurnStarted(agent="main"), TurnCompleted(text=text))
+    await made.until(lambda: turn not in {row.turn for row in live(made)})
+
+
+def live(made: Rig) -> list[TurnRow]:
+    """Turns that have not ended."""
+    return [row for row in made.turns.rows() if row.state in UNFINISHED]

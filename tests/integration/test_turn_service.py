@@ -3,12 +3,11 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from turn_rig import KEY, Rig, refusal, rig
+from turn_rig import KEY, Rig, T, finish, refusal, run
 
 from interlock.bus.errors import MalformedError
 from interlock.bus.events import (
@@ -25,15 +24,12 @@ from interlock.bus.messages import (
     CallReports,
     Gone,
     OfferUpdate,
-    Resolve,
     Revoke,
     Revoked,
     SchemaGet,
     Schemas,
     TicketGrant,
-    TicketParked,
     TicketRequest,
-    ToolsGet,
     TurnCancel,
     TurnGet,
     TurnItems,
@@ -41,33 +37,12 @@ from interlock.bus.messages import (
     TurnStop,
 )
 from interlock.bus.records import CallReport
-from interlock.bus.settings import AgentSettings, McpServerSettings, PolicySettings
-from interlock.bus.tickets import arguments_digest, verify
-from interlock.supervisor.events.journalrows import UNFINISHED, TurnRow
+from interlock.bus.settings import AgentSettings
+from interlock.bus.tickets import verify
 from interlock.supervisor.events.turnlog import LogBounds
 from interlock.supervisor.events.turns import TurnTimes
-from interlock.supervisor.policy.approvals import Answerer
-from interlock.supervisor.policy.permits import MAX_ARGUMENTS
 
-T = "ab" * 16
 U = "cd" * 16
-
-
-def run(tmp_path: Path, story: Callable[[Rig], Awaitable[None]], **options: Any) -> None:
-    async def whole() -> None:
-        async with rig(tmp_path / "j.sqlite3", **options) as made:
-            await story(made)
-
-    asyncio.run(whole())
-
-
-async def finish(made: Rig, turn: str = T, text: str = "done") -> None:
-    made.items(turn, TurnStarted(agent="main"), TurnCompleted(text=text))
-    await made.until(lambda: turn not in {row.turn for row in live(made)})
-
-
-def live(made: Rig) -> list[TurnRow]:
-    return [row for row in made.turns.rows() if row.state in UNFINISHED]
 
 
 async def show(made: Rig, turn: str = T) -> dict[str, Any]:
@@ -505,82 +480,6 @@ def test_turns_are_listed_newest_first_from_memory_and_disk(tmp_path: Path) -> N
     run(tmp_path, story, bounds=LogBounds(ended=1))
 
 
-def tools(made: Rig, **fields: str) -> Awaitable[bytes]:
-    return made.offers.tools(b"c", ToolsGet(id=1, key="", **fields), None)
-
-
-def test_tools_are_listed_as_catalog_and_as_offer(tmp_path: Path) -> None:
-    async def story(made: Rig) -> None:
-        made.server(settings=McpServerSettings(disabled_tools=("git_log",)))
-        made.server("off", ("a", "b"))
-        made.server_state("off", "FAILED", "exit code 1")
-        catalog = json.loads(await tools(made))
-        assert catalog["agent"] == "main"
-        assert [row["name"] for row in catalog["capabilities"]] == [
-            "mcp:git/git_status",
-            "mcp:off/a",
-            "mcp:off/b",
-        ]
-        assert catalog["capabilities"][0] == {
-            "name": "mcp:git/git_status",
-            "wire": "mcp__git__git_status",
-            "kind": "mcp",
-            "source": "mcp:git",
-            "tier": "monitor",
-            "connected": True,
-            "reason": "",
-            "summary": "Does git_status.",
-        }
-        assert [(held["source"], held["by"]) for held in catalog["withheld"]] == [
-            ("mcp:git", "disabled")
-        ]
-        offer = json.loads(await tools(made, text="all of mcp:git"))
-        assert [row["name"] for row in offer["capabilities"]] == ["mcp:git/git_status"]
-        assert offer["withheld"][1] == {
-            "source": "mcp:off",
-            "count": 2,
-            "by": "state",
-            "reason": "failed, exit code 1",
-        }
-        assert (await refusal(tools(made, agent="nobody"))).code == "not_found"
-
-    run(tmp_path, story)
-
-
-@pytest.mark.parametrize(
-    ("name", "code"),
-    [
-        ("mcp:git/git_status", ""),
-        ("mcp__git__git_status", ""),
-        ("git_status", "not_found"),
-        ("mcp:git/git_log", "denied"),
-        ("mcp:off/a", "unavailable"),
-    ],
-)
-def test_resolve_for_a_direct_call(tmp_path: Path, name: str, code: str) -> None:
-    async def story(made: Rig) -> None:
-        made.runtime.rules = PolicySettings(block=("mcp:git/git_log",))
-        made.server(settings=McpServerSettings(call_timeout=5))
-        made.server("off", ("a",))
-        made.server_state("off", "FAILED", "exit code 1")
-        answer = made.api.resolve(b"\x00c", Resolve(id=1, key="", capability=name), b"{}")
-        if code:
-            assert (await refusal(answer)).code == code
-            return
-        found = json.loads(await answer)
-        target = found.pop("target")
-        assert found == {
-            "capability": "mcp:git/git_status",
-            "local": "git_status",
-            "timeout": 5,
-            "timeout_max": 600,
-        }
-        claims = verify(KEY, target["ticket"], time.time(), "mcp:git", 1, "api:0063")
-        assert claims.names == ("git_status",)
-
-    run(tmp_path, story)
-
-
 def test_a_failed_turn_of_the_agent_keeps_its_code(tmp_path: Path) -> None:
     async def story(made: Rig) -> None:
         made.agent()
@@ -593,112 +492,5 @@ def test_a_failed_turn_of_the_agent_keeps_its_code(tmp_path: Path) -> None:
             "no_model",
             "Configure one.",
         )
-
-    run(tmp_path, story)
-
-
-def test_a_new_policy_takes_back_what_turns_and_clients_hold(tmp_path: Path) -> None:
-    async def story(made: Rig) -> None:
-        made.agent()
-        made.server()
-        await made.start(T)
-        (held,) = made.dispatches()[0].targets
-        for name in ("git_log", "git_status"):
-            message = Resolve(id=1, key="", capability=f"mcp:git/{name}")
-            await made.api.resolve(b"c", message, b"{}")
-        made.runtime.rules = PolicySettings(block=("git-log",))
-        made.turns.policy_changed()
-        (update,) = made.runtime.messages("agent:main", OfferUpdate)
-        assert update.removed == ("mcp:git/git_log",)
-        old, new = (
-            verify(KEY, one.ticket, time.time(), "mcp:git", 1) for one in (held, update.targets[0])
-        )
-        assert new.names == ("git_status",)
-        turn, client = made.runtime.messages("mcp:git", Revoke)
-        assert turn.turn == T and old.issued <= turn.before < new.issued
-        assert len(client.ids) == 1 and not client.turn
-        assert made.tickets.unacknowledged() == 2
-        for each in (turn, client):
-            made.turns.on_revoked("mcp:git", 1, Revoked(n=each.n))
-        assert made.tickets.unacknowledged() == 0
-        made.turns.policy_changed()
-        assert len(made.runtime.messages("mcp:git", Revoke)) == 2
-        await finish(made)
-
-    run(tmp_path, story)
-
-
-def test_what_asks_is_in_the_offer_and_in_no_ticket(tmp_path: Path) -> None:
-    async def story(made: Rig) -> None:
-        made.runtime.rules = PolicySettings(ask=("mcp:git/git_log",))
-        made.agent()
-        made.server()
-        made.server("only", ("git_log",), settings=McpServerSettings(tier="ask"))
-        await made.start(T)
-        (dispatch,) = made.dispatches()
-        tiers = {row.name: (row.tier, row.per_call) for row in dispatch.offer}
-        assert tiers == {
-            "mcp:git/git_log": ("ask", True),
-            "mcp:git/git_status": ("monitor", False),
-            "mcp:only/git_log": ("ask", True),
-        }
-        (target,) = dispatch.targets
-        assert verify(KEY, target.ticket, time.time(), "mcp:git", 1).names == ("git_status",)
-        await finish(made)
-
-    run(tmp_path, story)
-
-
-def test_an_approval_is_stored_before_it_is_announced(tmp_path: Path) -> None:
-    async def story(made: Rig) -> None:
-        made.runtime.rules = PolicySettings(ask=("mcp:git/git_log",))
-        made.agent()
-        made.server()
-        await made.start(T)
-        request = TicketRequest(id=1, turn=T, capability="mcp:git/git_log")
-        made.turns.on_ticket_request("agent:main", 1, request, b'{"a": 1}')
-        assert made.topics("approval.") == []
-        await made.until(lambda: made.topics("approval."))
-        (stored,) = await made.journal.approvals(5, T)
-        assert (stored.outcome, stored.arguments, stored.caller) == ("", '{"a": 1}', "agent:main")
-        (parked,) = made.runtime.messages("agent:main", TicketParked)
-        assert (parked.id, parked.approval) == (1, stored.id)
-        assert ("approval_waiting", False) in made.notices
-        who = Answerer(name="api:01", role="person")
-        answered = made.turns.approvals.answer(stored.id, who, True)
-        assert made.topics("approval.") == ["approval.requested"]
-        assert made.runtime.messages("agent:main", TicketGrant) == []
-        assert await answered
-        await made.until(lambda: len(made.topics("approval.")) == 2)
-        (stored,) = await made.journal.approvals(5, T)
-        assert (stored.outcome, stored.by) == ("approved", "api:01")
-        (grant,) = made.runtime.messages("agent:main", TicketGrant)
-        claims = verify(KEY, grant.target.ticket, time.time(), "mcp:git", 1, "agent:main")
-        assert (claims.names, claims.turn, claims.single_use) == (("git_log",), T, True)
-        assert claims.digest == arguments_digest(b'{"a":1}')
-        assert ("approval_waiting", True) in made.notices
-        await finish(made)
-
-    run(tmp_path, story)
-
-
-def test_nobody_waits_for_an_agent_that_does_not(tmp_path: Path) -> None:
-    async def story(made: Rig) -> None:
-        made.runtime.rules = PolicySettings(ask=("mcp:git/git_log",))
-        made.agent()
-        made.server()
-        await made.start(T)
-        made.runtime.full.add("agent:main")
-        request = TicketRequest(id=1, turn=T, capability="mcp:git/git_log")
-        made.turns.on_ticket_request("agent:main", 1, request, b"{}")
-        await made.until(lambda: len(made.topics("approval.")) == 2)
-        (stored,) = await made.journal.approvals(5, T)
-        assert stored.outcome == "withdrawn"
-        made.runtime.full.clear()
-        huge = b'{"a": "' + b"x" * MAX_ARGUMENTS + b'"}'
-        made.turns.on_ticket_request("agent:main", 1, request, huge)
-        (grant,) = made.runtime.messages("agent:main", TicketGrant)
-        assert grant.code == "invalid_arguments"
-        await finish(made)
 
     run(tmp_path, story)

@@ -38,6 +38,8 @@ def server(text: str) -> tuple[Settings, list[Problem]]:
         ("command='x'\ncall_timeout = 0", "wrong_type", 3, "a number above 0"),
         ("command='x'\ncall_timeout = nan", "wrong_type", 3, "not the number nan"),
         ("command='x'\nconcurrency = 1.5", "wrong_type", 3, "a whole number of at least 1"),
+        ("command='x'\nusage_card = 3", "wrong_type", 3, "or a table of such lists"),
+        ("command='x'\nusage_card = {de = 'x'}", "wrong_type", 3, "usage_card.de must be a list"),
         ("command='x'\ntier = 'asks'", "wrong_type", 3, 'one of "ask"'),
         ("command='x'\nmax_result = 'big'", "wrong_value", 3, "8MiB"),
         ("command='x'\nlimits = {memory = '1XB'}", "wrong_value", 3, "memory"),

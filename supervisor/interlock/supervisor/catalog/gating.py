@@ -7,7 +7,6 @@ they are configured: the order in which they came does not show.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
 
 import msgspec
 
@@ -16,7 +15,7 @@ from interlock.bus.settings import AgentSettings, UsageCard
 from interlock.supervisor.catalog.offer import gated
 from interlock.supervisor.catalog.rows import Catalog, CatalogRow, SourceSettings
 from interlock.supervisor.catalog.schemas import Schemas
-from interlock.supervisor.catalog.written import WrittenNames
+from interlock.supervisor.catalog.written import LOOKED_AT, WrittenNames
 from interlock.supervisor.gate import (
     Context,
     FocusRow,
@@ -96,13 +95,19 @@ class Gating:
             for row in self._rows.get(source, ())
             if not row.disabled and row.kind not in QUIET_KINDS
         ]
-        told = self._schemas.descriptions(row.digest for row in rows) if gated(source) else {}
-        tools = sorted((row.local, told.get(row.digest) or row.summary) for row in rows)
-        if self._read.get(source) == (mark := _mark((self._about[source], tools))):
+        known = [self._schemas.knows(row.digest) for row in rows]
+        key = (
+            self._about[source],
+            [(row.local, row.summary, row.digest) for row in rows],
+            known,
+        )
+        if self._read.get(source) == key:
             return
-        self._read[source] = mark
+        self._read[source] = key
         if gated(source):
             description, card = self._about[source]
+            told = self._schemas.descriptions(row.digest for row in rows)
+            tools = sorted((row.local, told.get(row.digest) or row.summary) for row in rows)
             name = WorkerName.parse(source).id
             self._index.replace(SourceText(source, name, description, tuple(tools), card))
         self._changed(source)
@@ -121,14 +126,14 @@ class Gating:
 
     def passed(self, text: str, recent: Recent = (), *, calls: bool = False) -> frozenset[str]:
         """The gated sources that a request is about. `calls`: the text is a program of calls."""
-        decision = decide(self._index, text, Context(tuple(recent)))
+        decision = decide(self._index, text[:LOOKED_AT], Context(tuple(recent)))
         return frozenset(decision.offered) | self._named(text, calls).keys()
 
     def explain(
         self, text: str, recent: Recent = (), *, calls: bool = False
     ) -> tuple[float, dict[str, Verdict]]:
         """The threshold, and the same decision for every gated source with all evidence."""
-        decision = explain(self._index, text, Context(tuple(recent)))
+        decision = explain(self._index, text[:LOOKED_AT], Context(tuple(recent)))
         named = self._named(text, calls)
         verdicts = {}
         for row in decision.sources:
@@ -185,8 +190,3 @@ class Gating:
             else:
                 found += [FocusRow(row.name, row.local, row.summary) for row in rows]
         return found
-
-
-def _mark(read: object) -> bytes:
-    """Something short that two equal readings share."""
-    return sha256(msgspec.msgpack.encode(read)).digest()

@@ -87,6 +87,10 @@ class Schemas:
                 found[digest] = text
         return found
 
+    def knows(self, digest: str) -> bool:
+        """Whether that document is here."""
+        return digest in self._documents
+
     def size(self, digests: Iterable[str]) -> int:
         """Bytes of these documents together, each counted as often as it is named."""
         return sum(len(self._documents.get(digest, b"")) for digest in digests)

@@ -10,7 +10,7 @@ from interlock.bus.names import fold, folded_leaves
 from interlock.supervisor.catalog.rows import CatalogRow
 
 LOOKED_AT: Final = 64 << 10
-"""Characters of a text that are looked at; what is named later is asked for when it is called."""
+"""Characters of a text that are looked at; what stands behind is asked for when it is called."""
 _FULL: Final = re.compile(r"(?<![\w:.])([a-z]{1,16}:[^\s/:\"'`(),;{}]+)")
 _WIRE: Final = re.compile(r"(?<![\w-])[a-zA-Z0-9-]+__[a-zA-Z0-9_-]+")
 _CALL: Final = re.compile(r"(?:^|&)[ \t]*([^\s&{#]\S*)[ \t]*(?=$|[{\[&\n])", re.MULTILINE)

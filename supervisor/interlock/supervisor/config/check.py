@@ -72,6 +72,8 @@ class Checker:
         """Return the value if it fits the type; report it otherwise."""
         if isinstance(type_, inspect.UnionType):
             present = [option for option in type_.types if not isinstance(option, inspect.NoneType)]
+            if isinstance(value, dict):
+                present = [one for one in present if isinstance(one, inspect.DictType)]
             if len(present) == 1:
                 return self._value(present[0], value, path)
         if isinstance(type_, inspect.StructType):
@@ -149,6 +151,8 @@ def describe(type_: inspect.Type) -> str:
             return 'a list of texts, such as ["a", "b"]'
         case inspect.DictType() | inspect.StructType():
             return "a table"
+        case inspect.UnionType() if any(isinstance(one, inspect.DictType) for one in type_.types):
+            return 'a list of texts, such as ["a", "b"], or a table of such lists'
         case inspect.UnionType():
             return 'a number of bytes or a text such as "8MiB"'
         case _:

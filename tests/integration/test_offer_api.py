@@ -1,0 +1,94 @@
+"""What the api answers on offers and direct calls, with the runtime held in tables."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Awaitable
+from pathlib import Path
+
+import pytest
+from turn_rig import KEY, Rig, refusal, run
+
+from interlock.bus.messages import (
+    Resolve,
+    ToolsGet,
+)
+from interlock.bus.settings import McpServerSettings, PolicySettings
+from interlock.bus.tickets import verify
+
+
+def tools(made: Rig, **fields: str) -> Awaitable[bytes]:
+    return made.offers.tools(b"c", ToolsGet(id=1, key="", **fields), None)
+
+
+def test_tools_are_listed_as_catalog_and_as_offer(tmp_path: Path) -> None:
+    async def story(made: Rig) -> None:
+        made.server(settings=McpServerSettings(disabled_tools=("git_log",)))
+        made.server("off", ("a", "b"))
+        made.server_state("off", "FAILED", "exit code 1")
+        catalog = json.loads(await tools(made))
+        assert catalog["agent"] == "main"
+        assert [row["name"] for row in catalog["capabilities"]] == [
+            "mcp:git/git_status",
+            "mcp:off/a",
+            "mcp:off/b",
+        ]
+        assert catalog["capabilities"][0] == {
+            "name": "mcp:git/git_status",
+            "wire": "mcp__git__git_status",
+            "kind": "mcp",
+            "source": "mcp:git",
+            "tier": "monitor",
+            "connected": True,
+            "reason": "",
+            "summary": "Does git_status.",
+        }
+        assert [(held["source"], held["by"]) for held in catalog["withheld"]] == [
+            ("mcp:git", "disabled")
+        ]
+        offer = json.loads(await tools(made, text="all of mcp:git"))
+        assert [row["name"] for row in offer["capabilities"]] == ["mcp:git/git_status"]
+        assert offer["withheld"][1] == {
+            "source": "mcp:off",
+            "count": 2,
+            "by": "state",
+            "reason": "failed, exit code 1",
+        }
+        assert (await refusal(tools(made, agent="nobody"))).code == "not_found"
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("mcp:git/git_status", ""),
+        ("mcp__git__git_status", ""),
+        ("git_status", "not_found"),
+        ("mcp:git/git_log", "denied"),
+        ("mcp:off/a", "unavailable"),
+    ],
+)
+def test_resolve_for_a_direct_call(tmp_path: Path, name: str, code: str) -> None:
+    async def story(made: Rig) -> None:
+        made.runtime.rules = PolicySettings(block=("mcp:git/git_log",))
+        made.server(settings=McpServerSettings(call_timeout=5))
+        made.server("off", ("a",))
+        made.server_state("off", "FAILED", "exit code 1")
+        answer = made.api.resolve(b"\x00c", Resolve(id=1, key="", capability=name), b"{}")
+        if code:
+            assert (await refusal(answer)).code == code
+            return
+        found = json.loads(await answer)
+        target = found.pop("target")
+        assert found == {
+            "capability": "mcp:git/git_status",
+            "local": "git_status",
+            "timeout": 5,
+            "timeout_max": 600,
+        }
+        claims = verify(KEY, target["ticket"], time.time(), "mcp:git", 1, "api:0063")
+        assert claims.names == ("git_status",)
+
+    run(tmp_path, story)

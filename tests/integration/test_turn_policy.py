@@ -1,0 +1,131 @@
+"""Policy and approvals in the turn service, with the runtime held in tables."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from turn_rig import KEY, Rig, T, finish, run
+
+from interlock.bus.messages import (
+    OfferUpdate,
+    Resolve,
+    Revoke,
+    Revoked,
+    TicketGrant,
+    TicketParked,
+    TicketRequest,
+)
+from interlock.bus.settings import McpServerSettings, PolicySettings
+from interlock.bus.tickets import arguments_digest, verify
+from interlock.supervisor.policy.approvals import Answerer
+from interlock.supervisor.policy.permits import MAX_ARGUMENTS
+
+U = "cd" * 16
+
+
+def test_a_new_policy_takes_back_what_turns_and_clients_hold(tmp_path: Path) -> None:
+    async def story(made: Rig) -> None:
+        made.agent()
+        made.server()
+        await made.start(T)
+        (held,) = made.dispatches()[0].targets
+        for name in ("git_log", "git_status"):
+            message = Resolve(id=1, key="", capability=f"mcp:git/{name}")
+            await made.api.resolve(b"c", message, b"{}")
+        made.runtime.rules = PolicySettings(block=("git-log",))
+        made.turns.policy_changed()
+        (update,) = made.runtime.messages("agent:main", OfferUpdate)
+        assert update.removed == ("mcp:git/git_log",)
+        old, new = (
+            verify(KEY, one.ticket, time.time(), "mcp:git", 1) for one in (held, update.targets[0])
+        )
+        assert new.names == ("git_status",)
+        turn, client = made.runtime.messages("mcp:git", Revoke)
+        assert turn.turn == T and old.issued <= turn.before < new.issued
+        assert len(client.ids) == 1 and not client.turn
+        assert made.tickets.unacknowledged() == 2
+        for each in (turn, client):
+            made.turns.on_revoked("mcp:git", 1, Revoked(n=each.n))
+        assert made.tickets.unacknowledged() == 0
+        made.turns.policy_changed()
+        assert len(made.runtime.messages("mcp:git", Revoke)) == 2
+        await finish(made)
+
+    run(tmp_path, story)
+
+
+def test_what_asks_is_in_the_offer_and_in_no_ticket(tmp_path: Path) -> None:
+    async def story(made: Rig) -> None:
+        made.runtime.rules = PolicySettings(ask=("mcp:git/git_log",))
+        made.agent()
+        made.server()
+        made.server("only", ("git_log",), settings=McpServerSettings(tier="ask"))
+        await made.start(T)
+        (dispatch,) = made.dispatches()
+        tiers = {row.name: (row.tier, row.per_call) for row in dispatch.offer}
+        assert tiers == {
+            "mcp:git/git_log": ("ask", True),
+            "mcp:git/git_status": ("monitor", False),
+            "mcp:only/git_log": ("ask", True),
+        }
+        (target,) = dispatch.targets
+        assert verify(KEY, target.ticket, time.time(), "mcp:git", 1).names == ("git_status",)
+        await finish(made)
+
+    run(tmp_path, story)
+
+
+def test_an_approval_is_stored_before_it_is_announced(tmp_path: Path) -> None:
+    async def story(made: Rig) -> None:
+        made.runtime.rules = PolicySettings(ask=("mcp:git/git_log",))
+        made.agent()
+        made.server()
+        await made.start(T)
+        request = TicketRequest(id=1, turn=T, capability="mcp:git/git_log")
+        made.turns.on_ticket_request("agent:main", 1, request, b'{"a": 1}')
+        assert made.topics("approval.") == []
+        await made.until(lambda: made.topics("approval."))
+        (stored,) = await made.journal.approvals(5, T)
+        assert (stored.outcome, stored.arguments, stored.caller) == ("", '{"a": 1}', "agent:main")
+        (parked,) = made.runtime.messages("agent:main", TicketParked)
+        assert (parked.id, parked.approval) == (1, stored.id)
+        assert ("approval_waiting", False) in made.notices
+        who = Answerer(name="api:01", role="person")
+        answered = made.turns.approvals.answer(stored.id, who, True)
+        assert made.topics("approval.") == ["approval.requested"]
+        assert made.runtime.messages("agent:main", TicketGrant) == []
+        assert await answered
+        await made.until(lambda: len(made.topics("approval.")) == 2)
+        (stored,) = await made.journal.approvals(5, T)
+        assert (stored.outcome, stored.by) == ("approved", "api:01")
+        (grant,) = made.runtime.messages("agent:main", TicketGrant)
+        claims = verify(KEY, grant.target.ticket, time.time(), "mcp:git", 1, "agent:main")
+        assert (claims.names, claims.turn, claims.single_use) == (("git_log",), T, True)
+        assert claims.digest == arguments_digest(b'{"a":1}')
+        assert ("approval_waiting", True) in made.notices
+        await finish(made)
+
+    run(tmp_path, story)
+
+
+def test_nobody_waits_for_an_agent_that_does_not(tmp_path: Path) -> None:
+    async def story(made: Rig) -> None:
+        made.runtime.rules = PolicySettings(ask=("mcp:git/git_log",))
+        made.agent()
+        made.server()
+        await made.start(T)
+        made.runtime.full.add("agent:main")
+        request = TicketRequest(id=1, turn=T, capability="mcp:git/git_log")
+        made.turns.on_ticket_request("agent:main", 1, request, b"{}")
+        await made.until(lambda: len(made.topics("approval.")) == 2)
+        (stored,) = await made.journal.approvals(5, T)
+        assert stored.outcome == "withdrawn"
+        made.runtime.full.clear()
+        huge = b'{"a": "' + b"x" * MAX_ARGUMENTS + b'"}'
+        made.turns.on_ticket_request("agent:main", 1, request, huge)
+        (grant,) = made.runtime.messages("agent:main", TicketGrant)
+        assert grant.code == "invalid_arguments"
+        await finish(made)
+
+    run(tmp_path, story)
