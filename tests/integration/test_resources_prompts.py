@@ -64,7 +64,7 @@ def test_they_are_called_like_tools(interlock: Supervised) -> None:
 
 
 def test_a_turn_finds_and_calls_them_though_they_are_not_offered(interlock: Supervised) -> None:
-    assert ONE not in rows(interlock, for_text="anything")
+    assert ONE not in rows(interlock, for_text="mcp:x")
     text = f'core:find_tools {{"query": "memo one"}}\n{ONE}'
     items = list(interlock.client.turn(text))
     found, read = (item for item in items if item["type"] == "tool.result")
@@ -75,7 +75,7 @@ def test_a_turn_finds_and_calls_them_though_they_are_not_offered(interlock: Supe
 
 
 def test_an_agent_whose_grant_names_them_is_offered_them(interlock: Supervised) -> None:
-    offered = rows(interlock, for_text="anything", agent="reader")
+    offered = rows(interlock, for_text="mcp:x", agent="reader")
     assert {ONE, TEMPLATE} <= offered.keys() and PROMPT not in offered
     denied = interlock.client.turn(f'{PROMPT} {{"topic": "x"}}', agent="reader")
     assert [item["outcome"] for item in denied if item["type"] == "tool.result"] == ["denied"]

@@ -51,7 +51,7 @@ def updates(made: Rig) -> list[OfferUpdate]:
 
 def test_what_is_found_joins_the_turn_with_a_ticket(tmp_path: Path) -> None:
     async def story(made: Rig) -> None:
-        await made.start(T)
+        await made.start(T, "mcp:git mcp:files")
         (dispatch,) = made.dispatches()
         assert [row.name for row in dispatch.offer] == ["mcp:files/read", "mcp:git/git_log"]
         _, (first, _) = search(made, "guide")
@@ -75,7 +75,7 @@ def test_nothing_is_found_that_the_agent_may_not_use(tmp_path: Path) -> None:
         made.runtime.settings["main"] = AgentSettings(
             model="direct", grant=("mcp:files/*", "resource:*"), focus=(), deny=("*secret guide",)
         )
-        await made.start(T)
+        await made.start(T, "mcp:git mcp:files")
         assert PAGE in {row.local for row in made.dispatches()[0].offer}
         assert search(made, "guide secret git_log")[1] == []
         made.runtime.settings["main"] = AgentSettings(model="direct", deny=("mcp:files",))
@@ -113,5 +113,17 @@ def test_rows_of_a_server_that_stays_down_go_after_their_time(tmp_path: Path) ->
         made.server("git", ("git_log",), generation=2)
         last = made.events[-1]
         assert isinstance(last, CatalogChanged) and last.added == ("mcp:git/git_log",)
+
+    run(tmp_path, story)
+
+
+def test_what_the_gate_withholds_is_found(tmp_path: Path) -> None:
+    async def story(made: Rig) -> None:
+        await made.start(T, "mcp:files")
+        assert {row.name for row in made.dispatches()[0].offer} == {"mcp:files/read"}
+        assert search(made, "git log")[1][0]["name"] == "mcp:git/git_log"
+        (update,) = updates(made)
+        assert [row.name for row in update.rows] == ["mcp:git/git_log"]
+        assert [target.worker for target in update.targets] == ["mcp:git"]
 
     run(tmp_path, story)
