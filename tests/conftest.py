@@ -1,0 +1,9 @@
+"""Settings that all tests share."""
+
+from hypothesis import HealthCheck, settings
+
+# How fast examples come depends on what else the machine does, so it says nothing about the code.
+settings.register_profile(
+    "shared-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("shared-machine")
