@@ -12,6 +12,7 @@ import argparse
 import random
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -24,11 +25,25 @@ from interlock.supervisor.gate.entry import read as read_entry
 from interlock.supervisor.gate.named import calls
 from interlock.supervisor.gate.numbers import Numbers
 from interlock.supervisor.gate.request import read as read_request
-from interlock.supervisor.gate.score import beside, features, gather, worth_a_look
+from interlock.supervisor.gate.score import Gathered, beside, features, gather, worth_a_look
 
 FOLDS = 5
 INSTALLED = (10, 30, 100)
-Example = tuple[object, object, dict[str, tuple[float, ...]], frozenset[str]]
+NOTHING_RIGHT = 0.75
+"""How much a request counts for which no installed server is right."""
+
+
+Rows = tuple[list[tuple[float, ...]], list[bool], list[float]]
+
+
+@dataclass(frozen=True)
+class Example:
+    """One request in one install: what was gathered, the features by source, what is right."""
+
+    gathered: Gathered
+    values: dict[str, tuple[float, ...]]
+    right: frozenset[str]
+    weight: float
 
 
 def folds(folder: Folder) -> list[tuple[list[str], list[Request]]]:
@@ -77,7 +92,7 @@ def examples(
 ) -> list[Example]:
     """Read a fold's requests in installs of its servers, with a table that has not seen them."""
     index = GateIndex(known)
-    entries = {source: read_entry(folder.texts[source], index.weight) for source in fold[0]}
+    entries = {source: read_entry(folder.texts[source], known) for source in fold[0]}
     found: list[Example] = []
     for number in INSTALLED:
         for request, absent, installed in installs(fold[1], fold[0], number, 3):
@@ -98,7 +113,10 @@ def examples(
                 )
                 for source in worth_a_look(gathered, called)
             }
-            found.append((gathered, called, values, frozenset() if absent else request.right))
+            right = frozenset() if absent else request.right
+            weight = 1.0 if right else NOTHING_RIGHT
+            kept = {source: gathered.hits.get(source, []) for source in values}
+            found.append(Example(gathered._replace(hits=kept), values, right, weight))
     return found
 
 
@@ -124,27 +142,27 @@ def logistic(
 def fit(found: list[Example], threshold: float, more: float) -> Numbers:
     """Fit all numbers; `more` is how much a right server beside the best counts."""
     rows, right, weights = [], [], []
-    for _, _, values, servers in found:
-        for source, value in values.items():
+    for example in found:
+        for source, value in example.values.items():
             rows.append(value)
-            right.append(source in servers)
-            weights.append(1.0 if servers else 0.75)
+            right.append(source in example.right)
+            weights.append(example.weight)
     alone = logistic(rows, right, weights, 1.0)
-    best: tuple[list[tuple[float, ...]], list[bool]] = ([], [])
-    others: tuple[list[tuple[float, ...]], list[bool]] = ([], [])
-    for gathered, _, values, servers in found:
-        ranked = [(sum(a * v for a, v in zip(alone, x, strict=True)), s) for s, x in values.items()]
+    best: Rows = ([], [], [])
+    others: Rows = ([], [], [])
+    for example in found:
+        ranked = [
+            (sum(a * v for a, v in zip(alone, x, strict=True)), source)
+            for source, x in example.values.items()
+        ]
         ranked.sort(key=lambda item: (-item[0], item[1]))
-        for place, (source, value) in enumerate(beside(gathered, ranked)):
+        for place, (source, value) in enumerate(beside(example.gathered, ranked)):
+            hit = source in example.right
             into = others if place else best
             into[0].append(value)
-            into[1].append(source in servers)
-    return Numbers(
-        alone,
-        logistic(*best, [1.0] * len(best[0]), 0.1),
-        logistic(*others, [more if hit else 1.0 for hit in others[1]], 0.1),
-        threshold,
-    )
+            into[1].append(hit)
+            into[2].append(example.weight * (more if place and hit else 1.0))
+    return Numbers(alone, logistic(*best, 0.1), logistic(*others, 0.1), threshold)
 
 
 def main() -> None:

@@ -24,6 +24,8 @@ from interlock.supervisor.gate.words import english
 RANKED = 12_000
 """Stems with a rank in the shipped table."""
 
+_EMPTY = Frequencies(1, {}, {})
+
 
 def counted(texts: Iterable[SourceText], ranks: dict[str, int]) -> Frequencies:
     """Count in how many servers each stem stands; cards do not count."""
@@ -32,7 +34,7 @@ def counted(texts: Iterable[SourceText], ranks: dict[str, int]) -> Frequencies:
     for text in texts:
         documents += 1
         plain = SourceText(text.source, text.name, text.description, text.tools)
-        tools.update(entry.read(plain, lambda _: 1.0).terms.keys())
+        tools.update(entry.read(plain, _EMPTY).terms.keys())
     return Frequencies(documents, dict(tools), ranks)
 
 

@@ -44,6 +44,8 @@ BUDGETS: Final = (
     Budget("stall_p50_ratio", "call beside bad servers against beside as much load", most=1.3),
     Budget("stall_failures", "failures of 2,000 calls beside bad servers", most=0),
     Budget("stall_max_ms", "slowest of these calls, ms", most=250),
+    Budget("gate_us_30", "the gate's decision with 30 servers, CPU p50, us", most=75),
+    Budget("gate_us_1000", "the same with 1,000 servers, us", most=300),
     Budget("stopped_supervisor_failures", "failures while the supervisor is stopped", most=0),
 )
 KEYS: Final = tuple(budget.key for budget in BUDGETS)

@@ -12,6 +12,7 @@ from interlock.bus.errors import UsageError
 from interlock.supervisor.bench.budgets import KEYS, table
 from interlock.supervisor.bench.calls import measure_calls
 from interlock.supervisor.bench.fleet import measure_fleet
+from interlock.supervisor.bench.gate import measure_gate
 from interlock.supervisor.bench.kills import measure_kills
 from interlock.supervisor.bench.lab import Say, machine
 from interlock.supervisor.bench.stall import measure_stall, measure_stopped
@@ -32,6 +33,7 @@ GROUPS: Final[tuple[tuple[Measure, tuple[str, ...]], ...]] = (
             "status_ms",
         ),
     ),
+    (measure_gate, ("gate_us_30", "gate_us_1000")),
     (measure_stall, ("stall_p50_ratio", "stall_failures", "stall_max_ms")),
     (measure_stopped, ("stopped_supervisor_failures",)),
 )

@@ -50,8 +50,9 @@ def explain(index: GateIndex, text: str, context: Context = _NOTHING) -> Decisio
 
 
 def _evidence(index: GateIndex, request: Request, source: str, hit: Hit) -> Evidence:
-    origin = _ORIGINS.get(index.postings[hit.term][source], "description")
-    return Evidence(request.terms[hit.at].word, origin, hit.weight)
+    at, term, weight = hit
+    origin = _ORIGINS.get(index.postings[term][source], "description")
+    return Evidence(request.terms[at][0], origin, weight)
 
 
 def _offered(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import log1p
 from typing import Final
 
 from interlock.supervisor.gate.boilerplate import is_admin, strip
+from interlock.supervisor.gate.frequencies import Frequencies
 from interlock.supervisor.gate.records import SourceText
 from interlock.supervisor.gate.words import english, german, humps, is_german, parts, tokens
 
@@ -18,6 +18,7 @@ GENERIC: Final = frozenset(
 SERVER_NAME: Final = 3
 TOOL_NAME: Final = 2
 DESCRIPTION: Final = 1
+_NONE: Final[frozenset[str]] = frozenset()
 MAX_TOOLS: Final = 400
 """Tools of one source that are read."""
 
@@ -48,7 +49,7 @@ class Entry:
     """Keys of the card's phrases (`phrase_keys`) with the phrases as they were written."""
 
 
-def _stems(words: list[str], in_german: bool) -> list[str]:
+def _stems(words: list[str], in_german: bool = False) -> list[str]:
     pick = german if in_german else english
     return [term for word in words for term in pick(word)]
 
@@ -64,51 +65,35 @@ def _described(text: str) -> list[str]:
     return found
 
 
-def read(text: SourceText, weight: Callable[[str], float]) -> Entry:
-    """Return the entry of a source; the same text always gives the same entry.
-
-    `weight` tells how much a term tells (`Frequencies.weight`).
-    """
-    terms: dict[str, int] = {}
-    tools: dict[str, dict[int, bool]] = {}
-    tool_names: list[frozenset[str]] = []
+def read(text: SourceText, frequencies: Frequencies) -> Entry:
+    """Return the entry of a source; the same text always gives the same entry."""
     own = parts(text.name)
     base = [word for word in own if word not in GENERIC] or own
-    seen: set[tuple[str, str]] = set()
-    for name, description in text.tools[:MAX_TOOLS]:
-        words = parts(name)
-        if is_admin(words) or (name, description) in seen:
-            continue
-        seen.add((name, description))
-        number = len(tool_names)
-        in_name = frozenset(_stems([word for word in words if word not in GENERIC], False))
-        tool_names.append(in_name)
-        for term in _described(description):
-            terms.setdefault(term, DESCRIPTION)
-            tools.setdefault(term, {}).setdefault(number, False)
-        for term in in_name:
-            terms[term] = TOOL_NAME
-            tools.setdefault(term, {})[number] = True
-    for term in _described(text.description):
-        terms.setdefault(term, DESCRIPTION)
-    name_terms = frozenset(_stems(base, False))
-    for term in name_terms:
-        terms[term] = SERVER_NAME
+    skipped = frozenset(_stems(base)) if _is_mere_name(text, base, frequencies) else _NONE
+    tools = _Tools()
+    for name, description in dict.fromkeys(text.tools[:MAX_TOOLS]):
+        tools.add(parts(name), description, skipped)
+    terms = dict.fromkeys(
+        (t for t in _described(text.description) if t not in skipped), DESCRIPTION
+    )
+    for term, places in tools.places.items():
+        terms[term] = TOOL_NAME if any(places.values()) else DESCRIPTION
+    name_terms = frozenset(_stems(base)) - skipped
+    terms.update(dict.fromkeys(sorted(name_terms), SERVER_NAME))
     phrases: dict[str, str] = {}
     for phrase in text.phrases():
         for key in phrase_keys(phrase):
             phrases.setdefault(key, phrase)
             for term in key.split():
-                if terms.get(term, 0) < TOOL_NAME:
-                    terms[term] = TOOL_NAME
+                terms[term] = max(terms.get(term, 0), TOOL_NAME)
     return Entry(
         text.source,
         terms,
-        {term: tuple(sorted(places.items())) for term, places in tools.items()},
-        tuple(tool_names),
-        tuple(sum(map(weight, sorted(name))) for name in tool_names),
+        {term: tuple(sorted(places.items())) for term, places in tools.places.items()},
+        tuple(tools.names),
+        tuple(sum(map(frequencies.weight, sorted(name))) for name in tools.names),
         name_terms,
-        sum(map(weight, sorted(name_terms))),
+        sum(map(frequencies.weight, sorted(name_terms))),
         tuple(dict.fromkeys(name for name in ("".join(own), "".join(base)) if name)),
         len(base),
         log1p(len(terms)),
@@ -116,11 +101,52 @@ def read(text: SourceText, weight: Callable[[str], float]) -> Entry:
     )
 
 
+class _Tools:
+    """The tools of one source while they are read."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, dict[int, bool]] = {}
+        self.names: list[frozenset[str]] = []
+
+    def add(self, words: list[str], description: str, skipped: frozenset[str]) -> None:
+        """Read one tool, if it is about more than its server's health."""
+        if is_admin(words):
+            return
+        number = len(self.names)
+        name = frozenset(_stems([word for word in words if word not in GENERIC])) - skipped
+        self.names.append(name)
+        for term in _described(description):
+            if term not in skipped:
+                self.places.setdefault(term, {}).setdefault(number, False)
+        for term in name:
+            self.places.setdefault(term, {})[number] = True
+
+
+def _is_mere_name(text: SourceText, base: list[str], frequencies: Frequencies) -> bool:
+    """Tell whether a name is one ordinary word that its server's text uses only as a name.
+
+    Then the word tells nothing of what the server is about: a server "linear" is not about linear
+    equations, a server "weather" is about the weather if its text speaks of it.
+    """
+    if len(base) != 1:
+        return False
+    terms = english(base[0])
+    if not terms or not frequencies.is_ordinary(terms[0]):
+        return False
+    if any(terms[0] in _stems(parts(name)[1:]) for name, _ in text.tools):
+        return False
+    said = " ".join([text.description, *(description for _, description in text.tools)])
+    return not any(
+        english(word.lower())[:1] == terms[:1] and (word[0].islower() or word.lower() != base[0])
+        for word in tokens(said)
+    )
+
+
 def phrase_keys(phrase: str) -> tuple[str, ...]:
     """Return how a phrase of a card is looked up: as English stems and as German ones.
 
-    >>> phrase_keys("pull requests")
-    ('pull request',)
+    >>> phrase_keys("open issues")
+    ('open issu', 'open issus')
     """
     words = tokens(phrase.lower())
     keys = (" ".join(t for word in words for t in pick(word)[:1]) for pick in (english, german))

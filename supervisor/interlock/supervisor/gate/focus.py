@@ -17,7 +17,7 @@ TITLE_HIT: Final = 3
 TEXT_HIT: Final = 1
 LEAST: Final = 3
 """Points that a focus needs: one word of the title, or three of the description."""
-TELLING: Final = 0.35
+TELLING: Final = 0.45
 """Words that weigh less ("daily", "list") are no evidence."""
 
 

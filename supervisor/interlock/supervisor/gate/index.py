@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import log
 from typing import Final, NamedTuple
 
 from interlock.supervisor.gate.entry import Entry, read
@@ -10,6 +11,9 @@ from interlock.supervisor.gate.frequencies import Frequencies, shipped
 from interlock.supervisor.gate.numbers import SHIPPED, Numbers
 from interlock.supervisor.gate.records import SourceText
 
+FEWEST: Final = 10
+MOST: Final = 100
+"""Fewer or more sources count as so many: the numbers know only installs between."""
 MAX_NAME_WORDS: Final = 5
 """Words of a request that may together spell one name."""
 
@@ -44,6 +48,7 @@ class GateIndex:
         """Key of a card's phrase to sources, with the phrase as it was written."""
         self.found: dict[tuple[str, ...], Found] = {}
         """Words that requests had, looked up (`score.look_up`)."""
+        self.log_installed = log(FEWEST)
         self._weights: dict[str, float] = {}
         self.longest_phrase = 1
 
@@ -59,14 +64,14 @@ class GateIndex:
 
     def replace(self, text: SourceText) -> None:
         """Add a source, or put its new text in place of the old."""
-        self.put(read(text, self.weight))
+        self.put(read(text, self.frequencies))
 
     def put(self, entry: Entry) -> None:
         """Add a source that is read already, or put it in place of the old."""
         source = entry.source
         self.remove(source)
-        self.found.clear()
         self.entries[source] = entry
+        self._changed()
         for term, place in entry.terms.items():
             self.postings.setdefault(term, {})[source] = place
         for name in entry.names:
@@ -82,7 +87,7 @@ class GateIndex:
         entry = self.entries.pop(source, None)
         if entry is None:
             return
-        self.found.clear()
+        self._changed()
         for term in entry.terms:
             _drop(self.postings, term, source)
         for name in entry.names:
@@ -97,6 +102,10 @@ class GateIndex:
             self.phrases[key].pop(source)
             if not self.phrases[key]:
                 del self.phrases[key]
+
+    def _changed(self) -> None:
+        self.found.clear()
+        self.log_installed = log(min(max(len(self.entries), FEWEST), MOST))
 
     def weight(self, term: str) -> float:
         """Return how much a term tells, 0 to 1 (kept, since it does not depend on the sources)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from interlock.supervisor.gate.compounds import split
 from interlock.supervisor.gate.index import GateIndex
@@ -14,11 +14,8 @@ MAX_WORDS: Final = 400
 """Words of a request that count."""
 
 
-class Term(NamedTuple):
-    """A word that can be evidence: as it is written, with its terms."""
-
-    word: str
-    terms: tuple[str, ...]
+Term = tuple[str, tuple[str, ...]]
+"""A word that can be evidence: as it is written, and its terms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +38,9 @@ def read(index: GateIndex, text: str) -> Request:
     for word, low in zip(words, lowered, strict=True):
         terms = pick(low)
         if terms:
-            found.append(Term(word, _in_german(index, low, terms) if in_german else terms))
+            found.append((word, _in_german(index, low, terms) if in_german else terms))
         if low != word:
-            inner = [Term(part, pick(part)) for part in humps(word)]
-            found += [term for term in inner if term.terms]
+            found += [(part, pick(part)) for part in humps(word) if pick(part)]
     return Request(words, lowered, in_german, found)
 
 

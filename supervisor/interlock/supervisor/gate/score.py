@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp, log, log1p
+from math import exp, log1p
 from operator import mul
 from typing import Final, NamedTuple
 
@@ -14,25 +14,18 @@ from interlock.supervisor.gate.request import Request
 
 FLOOR: Final = 0.07
 """Words that weigh less are no evidence."""
-LEAST: Final = 0.15
+LEAST: Final = 0.25
 """Sources whose words weigh less together are not looked at."""
-MOST_CANDIDATES: Final = 6
+PART: Final = 0.2
+"""Sources whose words weigh less than this part of the best one's are not looked at either."""
+MOST_CANDIDATES: Final = 8
 """Sources that are looked at closely: those whose words weigh most."""
-FEWEST: Final = 10
-MOST: Final = 100
-"""Fewer or more sources count as so many: the numbers know only installs between."""
 NOBODY: Final = -8.0
 """How little speaks for the next source where there is none."""
 
 
-class Hit(NamedTuple):
-    """A word of the request that a source has: which word, as which term, and its weight."""
-
-    at: int
-    term: str
-    weight: float
-
-
+Hit = tuple[int, str, float]
+"""A word of the request that a source has: which word, as which term, and its weight."""
 Hits = dict[str, list[Hit]]
 
 
@@ -58,10 +51,10 @@ def gather(index: GateIndex, request: Request) -> Gathered:
         seen.add(found.first)
         total += found.weight
         for term, weight, sources in found.terms:
-            _add(hits, sources, Hit(at, term, weight))
+            _add(hits, sources, (at, term, weight))
         for term, weight, sources in found.related:
             if term not in direct:
-                _add(hits, sources, Hit(at, term, weight))
+                _add(hits, sources, (at, term, weight))
     return Gathered(hits, total or 1e-9)
 
 
@@ -146,7 +139,7 @@ def features(
         entry.log_size,
         card if card < 1.5 else 1.5,
         covered * covered,
-        log(min(max(len(index.entries), FEWEST), MOST)),
+        index.log_installed,
         log1p(max(by_tool.values())) if by_tool else 0.0,
     )
 
@@ -171,14 +164,17 @@ def alone(index: GateIndex, gathered: Gathered, calls: Calls) -> list[tuple[floa
 def worth_a_look(gathered: Gathered, calls: Calls) -> list[str]:
     """Return the sources whose words weigh most, with those of a card."""
     sums = []
+    most = 0.0
     for source, hits in gathered.hits.items():
         have = 0.0
         for _, _, weight in hits:
             have += weight
-        if have > LEAST:
+        if have > LEAST and have > most * PART:
             sums.append((-have, source))
+            if have > most:
+                most = have
     sums.sort()
-    found = [source for _, source in sums[:MOST_CANDIDATES]]
+    found = [source for have, source in sums[:MOST_CANDIDATES] if have < -most * PART]
     return found + sorted(calls.cards.keys() - set(found)) if calls.cards else found
 
 

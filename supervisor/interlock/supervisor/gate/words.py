@@ -10,7 +10,7 @@ import Stemmer
 
 _WORD: Final = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
 _HUMP: Final = re.compile(
-    r"(?<=[a-zà-ÿ0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z]{2})(?=\d)"
+    r"(?<=[a-zà-ÿ0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})|(?<=[A-Za-z]{2})(?=\d)"
 )
 _CJK: Final = re.compile(r"[぀-ヿ㐀-鿿가-힯豈-﫿]+")
 _CACHE: Final = 1 << 16
@@ -28,7 +28,9 @@ _ENGLISH: Final = frozenset(
     thank thanks that the their theirs them then there these they thing things this those through
     to together too try trying under until up us use used using ve very want wanted wants was wasn
     way we well were weren what when where whether which while who whom whose why will with within
-    without won would wouldn yes yet you your yours yourself""".split()
+    without won would wouldn yes yet you your yours yourself actually almost already although
+    always basically else etc however instead least never often otherwise perhaps quite rather
+    simply since sometimes though usually via whose""".split()
 )
 _GERMAN: Final = frozenset(
     """ab aber alle allem allen aller alles als also am an ander andere anderen auch auf aus bei
@@ -68,6 +70,7 @@ _GERMAN_SURE: Final = (
         "dies",
     }
 )
+_UMLAUTS: Final = frozenset("äöüß")
 _ENGLISH_SURE: Final = (
     _ENGLISH - _GERMAN - {"am", "an", "in", "was", "so", "mal", "her", "die", "den"}
 )
@@ -104,21 +107,13 @@ def humps(token: str) -> list[str]:
 
 
 def is_german(lowered: list[str]) -> bool:
-    """Tell whether a text is German, by its function words; in doubt it is not."""
-    german = english = 0
-    for word in lowered:
-        if word in _GERMAN_SURE:
-            german += 1
-        elif word in _ENGLISH_SURE:
-            english += 1
-        if not word.isascii() and any(letter in "äöüß" for letter in word):
-            german += 1
-    return german > english
-
-
-def content(token: str) -> bool:
-    """Tell whether a word in lower case can be evidence: no function word, digit or letter."""
-    return len(token) > 1 and token not in _ENGLISH and not token.isdigit()
+    """Tell whether a text is German, by its function words and umlauts; in doubt it is not."""
+    words = set(lowered)
+    german = len(_GERMAN_SURE & words)
+    if not german and "".join(lowered).isascii():
+        return False
+    german += sum(not _UMLAUTS.isdisjoint(word) for word in words if not word.isascii())
+    return german > len(_ENGLISH_SURE & words)
 
 
 def pairs(run: str) -> list[str]:
@@ -140,8 +135,8 @@ def english(word: str) -> tuple[str, ...]:
 def german(word: str) -> tuple[str, ...]:
     """Return the terms of one lower-case word of a German text: its German stem, then its English.
 
-    >>> german("repositories"), german("die")
-    (('repositories', 'repositori'), ())
+    >>> german("termine"), german("translations"), german("die")
+    (('termin',), ('translation', 'translat'), ())
     """
     return _terms(word, german=True)
 
@@ -152,10 +147,25 @@ def _terms(word: str, german: bool) -> tuple[str, ...]:
     word = word.replace("\u2019", "'").partition("'")[0]
     if word in (_GERMAN if german else _ENGLISH) or len(word) < 2 or word.isdigit():
         return ()
-    stem = _STEMMERS["en"].stemWord(word)
+    stem = _english_stem(word)
     if not german:
         return (stem,)
     return tuple(dict.fromkeys((fold(_STEMMERS["de"].stemWord(word)), stem)))
+
+
+def _english_stem(word: str) -> str:
+    """Return the Snowball stem, but with "-al" and "-at-" left on.
+
+    Without them "terminals" and "terminator" would be what remains of "Termin".
+    """
+    stem = str(_STEMMERS["en"].stemWord(word))
+    rest = word[len(stem) :]
+    if word.startswith(stem) and len(rest) > 1:
+        if rest in ("al", "als"):
+            return stem + "al"
+        if rest.startswith("at"):
+            return stem + "at"
+    return stem
 
 
 def fold(word: str) -> str:

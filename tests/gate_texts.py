@@ -1,0 +1,82 @@
+"""Small servers for tests of the gate, in the words of this project."""
+
+from __future__ import annotations
+
+from interlock.supervisor.gate import SourceText
+
+GITHUB = SourceText(
+    "mcp:github",
+    "github",
+    "",
+    (
+        ("create_pull_request", "Propose the commits of one branch for another one"),
+        ("merge_pull_request", "Bring an accepted pull request into its target branch"),
+        ("list_issues", "Show the issues of a repository by state and label"),
+        ("issue_write", "Make a new issue or change one"),
+        ("create_branch", "Start a branch at a commit"),
+        ("get_file_contents", "Read one file or folder out of a repository"),
+        ("search_code", "Look for text in all repositories of an owner"),
+        ("list_notifications", "Show what is unread"),
+        ("get_me", "Tell who is signed in"),
+    ),
+    (
+        "pull request",
+        "pull requests",
+        "PR",
+        "issue",
+        "issues",
+        "repo",
+        "repository",
+        "commit",
+        "merge",
+    ),
+)
+NOTEBOOKLM = SourceText(
+    "mcp:notebooklm",
+    "notebooklm-mcp",
+    "",
+    (
+        ("notebook_create", "Start an empty notebook.\n\nArgs:\n    title: what it is called"),
+        ("notebook_add_url", "Give a notebook a website or a video as a source"),
+        ("source_describe", "Sum up one source of a notebook with its keywords"),
+        ("flashcards_create", "Have flashcards made out of the sources of a notebook"),
+        ("mind_map_create", "Have a mind map drawn of what a notebook is about"),
+        ("quiz_create", "Have questions made to test oneself"),
+        ("report_create", "Have a briefing or a study guide written"),
+        ("audio_overview_create", "Have a podcast spoken about the sources"),
+        ("chat_configure", "Set how long answers are and in which voice"),
+        ("refresh_auth", "Load the sign-in again"),
+    ),
+)
+WEATHER = SourceText(
+    "mcp:weather",
+    "weather",
+    "The weather of any place",
+    (("get_forecast", "Temperature, rain and wind of the next days in a city"),),
+)
+LINEAR = SourceText(
+    "mcp:linear",
+    "linear",
+    "",
+    (
+        ("list_cycles", "Show a team's cycles"),
+        ("create_ticket", "File a ticket for a team"),
+    ),
+)
+NOTION = SourceText(
+    "mcp:notion",
+    "Notion",
+    "",
+    (
+        ("query_pages", "Find pages of a workspace by their properties"),
+        ("append_block", "Put a block of text at the end of a page"),
+    ),
+)
+KALENDER = SourceText(
+    "mcp:kalender",
+    "kalender",
+    "Termine eintragen und nachsehen, auch Geburtstage",
+    (("termin_anlegen", "Trägt einen Termin mit Ort und Uhrzeit ein"),),
+    {"de": ("Termin", "Verabredung"), "en": ("appointment",)},
+)
+ALL = (GITHUB, NOTEBOOKLM, WEATHER, LINEAR, NOTION, KALENDER)
