@@ -7,3 +7,6 @@ settings.register_profile(
     "shared-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("shared-machine")
+
+# A tool, not a test: it fits the gate's numbers, for which it needs numpy.
+collect_ignore = ["bench/gate_fit.py"]

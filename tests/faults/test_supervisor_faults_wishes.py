@@ -55,6 +55,7 @@ def test_stop_start_and_restart_while_it_starts(interlock: Supervised) -> None:
     assert control(interlock, "stop", "mcp:mute")["state"] == "STOPPED"
     starting.join(PATIENCE)
     assert not starting.is_alive()
+    interlock.wait_event("worker.stopped", "mcp:mute", place)
     told = topics(interlock, "mcp:mute", place)
     assert told.count("worker.starting") == 1 and told[-1] == "worker.stopped"
 

@@ -125,8 +125,8 @@ def request_line(method: str, params: bytes, request_id: str) -> bytes:
 
     The request's id is its progress token, too.
 
-    >>> request_line("resources/read", b'"uri":"a:b"', "i7")[48:-2]
-    b'"params":{"uri":"a:b","_meta":{"progressToken":"i7"}}'
+    >>> request_line("resources/read", b'"uri":"a:b"', "i7").partition(b'"params":')[2]
+    b'{"uri":"a:b","_meta":{"progressToken":"i7"}}}\\n'
     """
     own = request_id.encode()
     return (
