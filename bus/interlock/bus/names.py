@@ -73,6 +73,31 @@ class WorkerName(msgspec.Struct, frozen=True, order=True):
         return cls(kind, source)
 
 
+def workers_meant(typed: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Return the workers of `known` that a person means by `typed`: one where it is written out.
+
+    Else those whose id it is, or would be if special characters needed no escapes.
+
+    >>> workers_meant("my server", ["mcp:my%20server", "agent:main"])
+    ('mcp:my%20server',)
+    >>> workers_meant("main", ["mcp:main", "agent:main"])
+    ('mcp:main', 'agent:main')
+    """
+    names = tuple(known)
+    if typed in names:
+        return (typed,)
+    return tuple(name for name in names if typed in _spellings(name))
+
+
+def _spellings(worker: str) -> tuple[str, ...]:
+    """Return what else people write for a worker's name."""
+    try:
+        name = WorkerName.parse(worker)
+    except UsageError:
+        return ()
+    return (name.id, worker.partition(":")[2], f"{name.kind}:{name.id}")
+
+
 class CapabilityName(msgspec.Struct, frozen=True, order=True):
     """Name of a capability, written `kind:source/name`, or `kind:source` where `name` is empty.
 

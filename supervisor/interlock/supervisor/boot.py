@@ -103,7 +103,7 @@ def spawn_request(boot: Boot, entry: Entry) -> SpawnRequest:
 
 def configure_body(home: Home, name: str, entry: Entry, timing: Timing) -> bytes:
     """Write the body of `configure` and `apply`: the kind's settings, as JSON."""
-    short = name.partition(":")[2]
+    short = short_id(name)
     if isinstance(entry, AgentEntry):
         return msgspec.json.encode(
             AgentConfigure(agent=short, settings=entry.settings, timing=timing)
@@ -115,7 +115,7 @@ def configure_body(home: Home, name: str, entry: Entry, timing: Timing) -> bytes
     if isinstance(entry, CliEntry):
         return msgspec.json.encode(
             CliConfigure(
-                tool=short_id(name),
+                tool=short,
                 settings=entry.settings,
                 folder=entry.folder,
                 results_folder=str(home.results),

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from interlock.bus.endpoints import Home, endpoint, unlink_endpoint
 from interlock.bus.errors import NotFoundError
 from interlock.bus.messages import Configure, ControlDown, Drain, Stop
+from interlock.bus.names import workers_meant
 from interlock.bus.settings import AgentSettings, PolicySettings, Timing
 from interlock.supervisor.attention import STATE, Attention, Row
 from interlock.supervisor.boot import (
@@ -125,9 +126,7 @@ class Fleet:
 
         Raises NotFoundError.
         """
-        if name in self.members:
-            return self.members[name]
-        found = [full for full in self.members if full.partition(":")[2] == name]
+        found = workers_meant(name, self.members)
         if len(found) == 1:
             return self.members[found[0]]
         if found:

@@ -39,7 +39,8 @@ def resolve(
     That is the row whose name or wire name is exactly `text`. An agent may misspell: then it is the
     only row of which `text` is a spelling, among those that the agent may use.
     """
-    row = next((row for row in rows if text in (row.name, row.wire)), None)
+    written = _written(text)
+    row = next((row for row in rows if row.name == written or row.wire == text), None)
     if row is None and agent is not None and len(text) <= LONGEST:
         meant = _misspelt(text, rows, policy, agent)
         if isinstance(meant, Refusal):
@@ -70,6 +71,14 @@ def unavailable(source: SourceView) -> str:
         case _:
             todo = f"See `interlock status {name}`"
     return f"{name} is not usable now: {source.reason or 'not ready'}. {todo}."
+
+
+def _written(text: str) -> str:
+    """The written form of a name in which not all escapes are needed to read it."""
+    try:
+        return str(CapabilityName.parse(text))
+    except UsageError:
+        return text
 
 
 def _unavailable(source: SourceView) -> Refusal:

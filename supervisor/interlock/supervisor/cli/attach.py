@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import click
 
+from interlock.bus.names import WorkerName
 from interlock.supervisor.cli.logs import log_line, log_path
 from interlock.supervisor.cli.output import (
     ReaderGoneError,
@@ -83,7 +84,12 @@ def _concerns(event: dict[str, Any], chosen: frozenset[str]) -> bool:
     """Tell whether an event is about one of the workers."""
     if event["topic"] == "snapshot":
         return True
-    return event.get("name") in chosen or f"agent:{event.get('agent', '')}" in chosen
+    return event.get("name") in chosen or _agent_of(event) in chosen
+
+
+def _agent_of(event: dict[str, Any]) -> str:
+    agent = event.get("agent")
+    return str(WorkerName("agent", agent)) if agent else ""
 
 
 def _line(event: dict[str, Any], paint: bool) -> str:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 from typing import Any, Final
 
 import click
 
 from interlock.bus.endpoints import Home, file_stem
-from interlock.bus.errors import NoSupervisorError, NotFoundError
+from interlock.bus.errors import NoSupervisorError, NotFoundError, UsageError
+from interlock.bus.names import WorkerName
 from interlock.supervisor.cli.output import clean, document, options, write
 from interlock.supervisor.cli.session import client, full_name, workers_of
 from interlock.supervisor.cli.tail import LogTail, last_lines
 
 _EVERY: Final = 0.2
-_KINDS: Final = ("mcp", "agent")
+_KINDS: Final = ("mcp", "agent", "cli", "core")
 
 
 @click.command
@@ -69,8 +72,23 @@ def worker_with_log(home: Home, typed: str) -> str:
             return full_name(typed, workers_of(bus.status()))
     except NoSupervisorError:
         pass
-    guesses = [typed] if ":" in typed else [f"{kind}:{typed}" for kind in _KINDS]
-    found = [worker for worker in guesses if log_path(home, worker).exists()]
+    found = [worker for worker in dict.fromkeys(_guesses(typed)) if log_path(home, worker).exists()]
     if not found:
         raise NotFoundError(f"There is no log of {typed} in {home.logs}.")
     return full_name(typed, found)
+
+
+def _guesses(typed: str) -> Iterator[str]:
+    """Names of workers that `typed` can stand for, those that are written like it first."""
+    kind, colon, rest = typed.partition(":")
+    if colon and kind in _KINDS:
+        yield typed
+        yield from _written(kind, rest)
+    for kind in _KINDS:
+        yield f"{kind}:{typed}"
+        yield from _written(kind, typed)
+
+
+def _written(kind: str, name: str) -> Iterator[str]:
+    with contextlib.suppress(UsageError):  # no worker can have that name
+        yield str(WorkerName(kind, name))

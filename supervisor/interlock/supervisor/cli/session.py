@@ -7,6 +7,7 @@ from typing import Any
 
 from interlock.bus.client import Client, connect
 from interlock.bus.errors import NotFoundError
+from interlock.bus.names import workers_meant
 from interlock.supervisor.cli.output import options
 
 
@@ -21,9 +22,7 @@ def full_name(typed: str, names: Iterable[str]) -> str:
     Raises NotFoundError that names what there is.
     """
     known = list(names)
-    if typed in known:
-        return typed
-    found = [name for name in known if name.partition(":")[2] == typed]
+    found = workers_meant(typed, known)
     if len(found) == 1:
         return found[0]
     if found:

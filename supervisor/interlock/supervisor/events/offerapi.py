@@ -10,6 +10,7 @@ import msgspec
 from interlock.bus.codec import decode_as
 from interlock.bus.errors import NotFoundError, UsageError
 from interlock.bus.messages import ToolsGet, WhyGet
+from interlock.bus.names import WorkerName, workers_meant
 from interlock.bus.settings import AgentSettings, PolicySettings
 from interlock.supervisor.catalog.gating import Verdict
 from interlock.supervisor.catalog.offer import (
@@ -100,7 +101,7 @@ class OfferApi:
         turns = self._turns
         name = name or turns.workers.default_agent()
         if needed:
-            settings = agent_settings(turns.workers, name)
+            name, settings = find_agent(turns.workers, name)
         else:
             settings = turns.workers.agents().get(name) or AgentSettings()
         return name, turns.gating.focused(name, settings)
@@ -109,14 +110,20 @@ class OfferApi:
         return self._turns.schemas.size(row.digest for row in rows) // TOKEN
 
 
-def agent_settings(workers: Workers, name: str) -> AgentSettings:
-    """The settings of an agent that is enabled. Raises NotFoundError."""
+def find_agent(workers: Workers, name: str) -> tuple[str, AgentSettings]:
+    """The name and the settings of an agent that is enabled; its worker's name means it, too.
+
+    Raises NotFoundError.
+    """
     agents = workers.agents()
-    settings = agents.get(name)
-    if settings is None:
-        known = ", ".join(sorted(agents)) or "none; add [agents.NAME] to interlock.toml"
-        raise NotFoundError(f"There is no agent {name[:100]!r}. Agents: {known}.")
-    return settings
+    if name not in agents:
+        by_worker = {str(WorkerName("agent", agent)): agent for agent in agents}
+        found = workers_meant(name, by_worker)
+        if len(found) != 1:
+            known = ", ".join(sorted(agents)) or "none; add [agents.NAME] to interlock.toml"
+            raise NotFoundError(f"There is no agent {name[:100]!r}. Agents: {known}.")
+        name = by_worker[found[0]]
+    return name, agents[name]
 
 
 def _row_document(row: CatalogRow, policy: PolicySettings) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from interlock.bus.records import Target
 from interlock.supervisor.catalog.resolve import Refusal, resolve, unavailable
 from interlock.supervisor.catalog.rows import CatalogRow
 from interlock.supervisor.events.journalrows import CallRow, TurnRow
-from interlock.supervisor.events.offerapi import agent_settings
+from interlock.supervisor.events.offerapi import find_agent
 from interlock.supervisor.events.turns import NewTurn, TurnService
 from interlock.supervisor.policy.decision import per_call
 from interlock.supervisor.policy.desk import decided
@@ -77,8 +77,8 @@ class TurnApi:
         return self._state(await self._row(turn))
 
     def _new(self, message: TurnStart, body: bytes | None) -> NewTurn:
-        agent = message.agent or self._turns.workers.default_agent()
-        settings = agent_settings(self._turns.workers, agent)
+        workers = self._turns.workers
+        agent, settings = find_agent(workers, message.agent or workers.default_agent())
         text = decode_as(body or b"null", str, MAX_TEXT)
         if not text.strip():
             raise UsageError("A turn needs a text.")

@@ -42,6 +42,7 @@ from interlock.bus.messages import (
     TurnItems,
 )
 from interlock.bus.messages import Schemas as SchemasMessage
+from interlock.bus.names import WorkerName
 from interlock.bus.settings import Timing
 from interlock.supervisor.catalog.gating import Gating
 from interlock.supervisor.catalog.offer import forbidden
@@ -117,7 +118,7 @@ class _Live:
 
     @property
     def worker(self) -> str:
-        return f"agent:{self.row.agent}"
+        return str(WorkerName("agent", self.row.agent))
 
 
 class TurnService:
