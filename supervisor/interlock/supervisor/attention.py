@@ -14,6 +14,10 @@ MAX_TEXT: Final = 1000
 """Characters of one text; longer ones, which a worker may send, are cut."""
 MAX_ROWS: Final = 100
 """Rows of one name that its process is the source of; more are dropped and counted."""
+TOO_MANY: Final = "too_many_reports"
+MEMORY_SOFT: Final = "memory_soft"
+OWN_CODES: Final = frozenset({TOO_MANY, MEMORY_SOFT})
+"""Codes of what the supervisor itself says of a process; there is always room for these."""
 STATE: Final = "state"
 """Subject of the row about a worker's own state."""
 
@@ -60,7 +64,8 @@ class Attention:
         if before == row:
             return
         new = before is None or not before.from_process
-        if row.from_process and new and self._from_process[row.name] >= MAX_ROWS:
+        full = self._from_process[row.name] >= MAX_ROWS and row.code not in OWN_CODES
+        if row.from_process and new and full:
             self.dropped += 1
             return
         self._count(before, -1)

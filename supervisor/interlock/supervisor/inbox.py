@@ -8,14 +8,16 @@ from typing import Final
 from interlock.bus import messages as m
 from interlock.bus.errors import MalformedError
 from interlock.bus.names import LOCAL_MARK
-from interlock.supervisor.attention import MAX_TEXT, STATE, Attention, Row
+from interlock.supervisor.attention import MAX_TEXT, OWN_CODES, STATE, Attention, Row
 from interlock.supervisor.events.turns import TurnService
 from interlock.supervisor.fleet import TOOLS, Fleet
 from interlock.supervisor.lifecycle import inputs
 from interlock.supervisor.lifecycle.states import UP, State
 from interlock.supervisor.member import Member
+from interlock.supervisor.pacing import Pacing
 from interlock.supervisor.pings import PingClock
 from interlock.supervisor.policy.tickets import TicketOffice
+from interlock.supervisor.quotas import Quotas
 from interlock.supervisor.toolnotes import ToolNotes
 
 LAST_WORDS: Final = (m.WorkerFailed, m.CallReports)
@@ -37,6 +39,7 @@ class Inbox:
         turns: TurnService,
         tickets: TicketOffice,
         notes: ToolNotes,
+        quotas: Quotas,
     ) -> None:
         self.dropped = 0
         self._fleet = fleet
@@ -45,17 +48,42 @@ class Inbox:
         self._turns = turns
         self._tickets = tickets
         self._notes = notes
+        self._quotas = quotas
+        self._pacing = Pacing(self._deliver, quotas.leave_out)
 
     def received(
         self, name: str, generation: int, message: m.ControlUp, body: bytes | None
     ) -> None:
         """Take one message; `name` and `generation` are proven by its connection."""
+        if self._speaker(name, generation, message) is None:
+            self.dropped += 1
+        else:
+            self._pacing.take(name, generation, message, body)
+
+    def forget(self, name: str) -> None:
+        """That worker is in no configuration any more."""
+        self._pacing.forget(name)
+        self._quotas.forget(name)
+
+    def close(self) -> None:
+        """Take nothing more of what still waits for its turn."""
+        self._pacing.close()
+
+    def _speaker(self, name: str, generation: int, message: m.ControlUp) -> Member | None:
+        """The worker in whose name this may be said now."""
         member = self._fleet.members.get(name)
         if member is None or member.worker.generation != generation:
-            self.dropped += 1
-            return
+            return None
         if member.told_gone >= generation and not isinstance(message, LAST_WORDS):
-            self.dropped += 1  # it was on its way when its sender's death was settled
+            return None  # it was on its way when its sender's death was settled
+        return member
+
+    def _deliver(
+        self, name: str, generation: int, message: m.ControlUp, body: bytes | None
+    ) -> None:
+        member = self._speaker(name, generation, message)
+        if member is None:
+            self.dropped += 1
             return
         try:
             taken = (
@@ -116,10 +144,10 @@ class Inbox:
                 member.in_flight, member.queue = message.in_flight, message.queue
                 member.dropped = message.dropped
             case m.Children():
-                member.children = message.children
-                self._fleet.launcher.record_children(name, generation, message.children)
-            case m.Notice(subject=subject) if subject == STATE:
-                return False  # the row about its state is the supervisor's own
+                proven = self._fleet.launcher.record_children(name, generation, message.children)
+                member.children = proven
+            case m.Notice(subject=subject, code=code) if subject == STATE or code in OWN_CODES:
+                return False  # these rows are the supervisor's own
             case m.Notice(clear=True):
                 self._attention.clear(name, message.code, message.subject)
             case m.Notice():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from interlock.bus.codec import decode_as
@@ -23,12 +25,18 @@ class Links:
     """The listener of the fleet and of the configuration."""
 
     def __init__(
-        self, api: Api, turns: TurnService, turn_api: TurnApi, tickets: TicketOffice
+        self,
+        api: Api,
+        turns: TurnService,
+        turn_api: TurnApi,
+        tickets: TicketOffice,
+        forget: Callable[[str], None],
     ) -> None:
         self._api = api
         self._turns = turns
         self._turn_api = turn_api
         self._tickets = tickets
+        self._forget = forget
 
     def worker_changed(self, worker: str) -> None:
         """The worker has a new state or reason."""
@@ -41,6 +49,7 @@ class Links:
 
     def worker_forgotten(self, worker: str) -> None:
         """The worker is in no configuration any more and has ended."""
+        self._forget(worker)
         if not worker.startswith("agent:"):
             self._turns.source_removed(worker)
 

@@ -48,6 +48,7 @@ from interlock.supervisor.pings import PingClock
 from interlock.supervisor.policy.approvalapi import ApprovalApi
 from interlock.supervisor.policy.desk import ApprovalDesk
 from interlock.supervisor.policy.tickets import TicketOffice
+from interlock.supervisor.quotas import Quotas
 from interlock.supervisor.reload import Configuration, Loader
 from interlock.supervisor.resources import Sampler
 from interlock.supervisor.spawn.launcher import Launcher
@@ -103,6 +104,7 @@ class Supervisor:
         tickets = TicketOffice(life=timing.ticket)
         self._journal = Journal(home.journal, self.epoch, self._own_row)
         self._turn_logs = TurnLogs(self._journal, self._api.answer)
+        quotas = Quotas(self.sequencer.publish, self.attention)
         approvals = ApprovalDesk(self._journal, self.sequencer, self._own_row)
         self.turns = TurnService(
             workers=self.fleet,
@@ -113,17 +115,18 @@ class Supervisor:
             logs=self._turn_logs,
             sequencer=self.sequencer,
             approvals=approvals,
+            publish_call=quotas.publish_call,
         )
         turn_api = TurnApi(self.turns)
         offer_api = OfferApi(self.turns)
         self._pings = PingClock(time.monotonic())
         self._tool_notes = ToolNotes(home.path)
-        inbox = Inbox(
-            self.fleet, self._pings, self.attention, self.turns, tickets, self._tool_notes
+        self._inbox = inbox = Inbox(
+            self.fleet, self._pings, self.attention, self.turns, tickets, self._tool_notes, quotas
         )
         self._control = ControlPlane(self._ctx, endpoint(home, "control"), inbox.received)
         self._launcher = self._make_launcher(settings.supervisor)
-        links = Links(self._api, self.turns, turn_api, tickets)
+        links = Links(self._api, self.turns, turn_api, tickets, inbox.forget)
         self.fleet.connect(self._control, self._launcher, links)
         self._configuration = Configuration(
             loader, loaded, self.fleet, self.attention, self.sequencer, links
@@ -138,6 +141,7 @@ class Supervisor:
             self._sampler,
             self.epoch,
             lambda: sum(one.dropped for one in (self._control, inbox, self._api, self.sequencer)),
+            quotas.left_out,
         )
         handlers = Handlers(
             self.fleet, status, self.sequencer, self._configuration.reload, self._stop.set
@@ -220,6 +224,7 @@ class Supervisor:
         await self._background.close()
         self.turns.stop()
         await self._stop_workers()
+        self._inbox.close()
         self._tool_notes.close()
         await self._launcher.close()
         await self.turns.close()

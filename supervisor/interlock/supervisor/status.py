@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import metadata
 from typing import Any
 
@@ -34,12 +34,14 @@ class Status:
         sampler: Sampler,
         epoch: str,
         dropped: Callable[[], int],
+        left_out: Mapping[str, int],
     ) -> None:
         self._fleet = fleet
         self._attention = attention
         self._sampler = sampler
         self._epoch = epoch
         self._dropped = dropped
+        self._left_out = left_out
         self._begun = time.monotonic()
         self._version = version()
 
@@ -77,4 +79,6 @@ class Status:
     def _row(self, member: Member, load: Load | None) -> dict[str, Any]:
         if load is None or not member.worker.pid:  # a measurement may be older than the end
             load = Load()
-        return member.row(load, time.monotonic(), time.time())
+        row = member.row(load, time.monotonic(), time.time())
+        row["left_out"] = self._left_out.get(member.worker.name, 0)
+        return row

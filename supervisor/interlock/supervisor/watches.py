@@ -9,7 +9,7 @@ from collections.abc import Callable
 from interlock.bus.endpoints import HomeLock
 from interlock.bus.messages import Ping
 from interlock.bus.settings import Size
-from interlock.supervisor.attention import Attention, Row
+from interlock.supervisor.attention import MEMORY_SOFT, Attention, Row
 from interlock.supervisor.config.sizes import parse_size
 from interlock.supervisor.fleet import Fleet
 from interlock.supervisor.lifecycle import inputs
@@ -75,9 +75,9 @@ def _judge(fleet: Fleet, attention: Attention, member: Member, rss: int) -> None
     elif verdict == "soft" and soft is not None:
         message = f"{worker.name} {over_memory(rss, soft)}."
         fix = f"Raise limits.memory_soft of {worker.name} or restart it."
-        attention.set(Row(name=worker.name, code="memory_soft", message=message, fix=fix))
+        attention.set(Row(name=worker.name, code=MEMORY_SOFT, message=message, fix=fix))
     else:
-        attention.clear(worker.name, "memory_soft")
+        attention.clear(worker.name, MEMORY_SOFT)
 
 
 def _bytes(size: Size | None) -> int | None:

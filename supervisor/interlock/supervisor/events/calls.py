@@ -10,14 +10,13 @@ from typing import Final
 import msgspec
 
 from interlock.bus.errors import UsageError
-from interlock.bus.events import ToolCompleted, ToolFailed, ToolStarted
+from interlock.bus.events import Event, ToolCompleted, ToolFailed, ToolStarted
 from interlock.bus.messages import CallReports
 from interlock.bus.names import WorkerName
 from interlock.bus.names import capability_of as named
 from interlock.bus.records import CallReport
 from interlock.supervisor.events.journal import Journal
 from interlock.supervisor.events.journalrows import CallRow
-from interlock.supervisor.events.sequencer import Sequencer
 
 OPEN_CALLS: Final = 10_000
 """Calls of one generation that are followed at once; a worker that reports more is not believed."""
@@ -28,13 +27,19 @@ RESULTS: Final = ("ok", "tool_error")
 
 
 class CallBook:
-    """Follows every call from its start to its end, or to the death of the worker that had it."""
+    """Follows every call from its start to its end, or to the death of the worker that had it.
+
+    `publish(worker, event)` gets the events; it may leave some of them out.
+    """
 
     def __init__(
-        self, journal: Journal, sequencer: Sequencer, clock: Callable[[], float] = time.time
+        self,
+        journal: Journal,
+        publish: Callable[[str, Event], object],
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._journal = journal
-        self._sequencer = sequencer
+        self._publish_event = publish
         self._clock = clock
         self._open: dict[tuple[str, int], dict[str, CallReport]] = {}
         self._lost: dict[str, int] = {}
@@ -69,7 +74,8 @@ class CallBook:
         self._lost[worker] = max(generation, self._lost.get(worker, 0))
         self._journal.lose_calls(worker, generation)
         for call in self._open.pop((worker, generation), {}).values():
-            self._sequencer.publish(
+            self._publish_event(
+                worker,
                 ToolFailed(
                     name=worker,
                     capability=capability_of(worker, call.capability),
@@ -77,25 +83,27 @@ class CallBook:
                     caller=call.caller,
                     turn=call.turn,
                     code="worker_died",
-                )
+                ),
             )
 
     def _publish(self, worker: str, call: CallReport) -> None:
         capability = capability_of(worker, call.capability)
         if call.whole or not call.outcome:
-            self._sequencer.publish(
+            self._publish_event(
+                worker,
                 ToolStarted(
                     name=worker,
                     capability=capability,
                     call=call.id,
                     caller=call.caller,
                     turn=call.turn,
-                )
+                ),
             )
         if not call.outcome:
             return
         if call.outcome in RESULTS:
-            self._sequencer.publish(
+            self._publish_event(
+                worker,
                 ToolCompleted(
                     name=worker,
                     capability=capability,
@@ -104,10 +112,11 @@ class CallBook:
                     turn=call.turn,
                     duration_ms=call.duration_ms,
                     outcome=call.outcome,
-                )
+                ),
             )
         else:
-            self._sequencer.publish(
+            self._publish_event(
+                worker,
                 ToolFailed(
                     name=worker,
                     capability=capability,
@@ -116,7 +125,7 @@ class CallBook:
                     turn=call.turn,
                     code=call.outcome,
                     duration_ms=call.duration_ms,
-                )
+                ),
             )
 
 

@@ -19,6 +19,7 @@ import msgspec
 from interlock.bus.errors import NotFoundError, OverloadedError
 from interlock.bus.events import (
     CatalogChanged,
+    Event,
     TurnAccepted,
     TurnCancelled,
     TurnCancelledEvent,
@@ -135,6 +136,7 @@ class TurnService:
         logs: TurnLogs,
         sequencer: Sequencer,
         approvals: ApprovalDesk,
+        publish_call: Callable[[str, Event], object] | None = None,
         times: TurnTimes | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -157,7 +159,8 @@ class TurnService:
         turn_permits = TurnPermits(workers, self.permits, self._pause)
         self.gating = Gating(catalog, schemas)
         self.offers = TurnOffers(workers, catalog, tickets, turn_permits, self.gating)
-        self._calls = CallBook(journal, sequencer, clock)
+        publish_call = publish_call or (lambda _, event: sequencer.publish(event))
+        self._calls = CallBook(journal, publish_call, clock)
         self._live: dict[str, _Live] = {}
         self._ended: dict[str, TurnRow] = {}
         self._past: OrderedDict[str, None] = OrderedDict()

@@ -13,7 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final, Literal
 
@@ -188,10 +188,20 @@ class Launcher:
             return False
         return True
 
-    def record_children(self, name: str, generation: int, children: Iterable[Child]) -> None:
-        """Take note of all processes below a worker, for the sweep at the next start."""
-        if self._records is not None and (name, generation) in self._workers:
-            self._records.put(f"{name}#{generation} child", children)
+    def record_children(
+        self, name: str, generation: int, children: Sequence[Child]
+    ) -> tuple[Child, ...]:
+        """Take note of the processes below a worker, for the sweep at the next start; return them.
+
+        What a worker only claims to be below it is left out: the sweep would kill it.
+        """
+        worker = self._workers.get((name, generation))
+        if worker is None or not worker.pid:
+            return ()
+        proven = sweep.below(worker.pid, children)
+        if self._records is not None:
+            self._records.put(f"{name}#{generation} child", proven)
+        return proven
 
     async def close(self) -> None:
         """End the spawner and whatever still runs below it; returns within about 12 s."""

@@ -6,7 +6,7 @@ import asyncio
 import os
 import select
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,8 @@ _PAUSE: Final = 0.005
 _DEBOUNCE: Final = 0.05
 _RETRY: Final = 1.0
 """Seconds between two attempts while the disk refuses."""
+MAX_CLAIMED: Final = 512
+"""Processes below one worker that are recorded; more make a worker's report slow to check."""
 _NOBODY: Final[frozenset[tuple[int, int]]] = frozenset()
 
 
@@ -126,6 +128,35 @@ def sweep_recorded(path: Path, seconds: float = 2.0) -> list[str]:
     _wait(handles, seconds)
     path.unlink(missing_ok=True)
     return killed
+
+
+def below(root: int, claimed: Sequence[Child]) -> tuple[Child, ...]:
+    """Those of `claimed` that are processes below `root` now; only `MAX_CLAIMED` are looked at.
+
+    A program's name is the claim of its own command line in any case.
+    """
+    known = {root: True}
+
+    def is_below(pid: int) -> bool:
+        way: list[int] = []
+        while pid not in known and pid > 1 and len(way) < MAX_CLAIMED:
+            way.append(pid)
+            stat = procfs.stat(pid)
+            pid = stat.parent if stat is not None else 0
+        found = known.get(pid, False)
+        known.update(dict.fromkeys(way, found))
+        return found
+
+    def proven(child: Child) -> bool:
+        if child.pid == root or procfs.start_time(child.pid) != child.start:
+            return False
+        if is_below(child.pid):
+            return True
+        known.clear()  # one above it may have ended meanwhile, so it moved up: look anew
+        known[root] = True
+        return is_below(child.pid)
+
+    return tuple(filter(proven, claimed[:MAX_CLAIMED]))
 
 
 def known_children() -> frozenset[tuple[int, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.metadata
+import math
 import time
 from functools import cache
 from pathlib import Path
@@ -31,6 +32,8 @@ from interlock.workers.reports import CallReporter
 
 RELIST_DELAY: Final = 0.2
 """Seconds from a change of the tool list to the new listing: changes come in bursts."""
+RELIST_BETWEEN: Final = 1.0
+"""Seconds from the last report of changed tools to the next listing at least."""
 RELIST_TIMEOUT: Final = 30.0
 RELIST_RETRY: Final = 30.0
 """Seconds from a listing that failed to the next attempt, unless the server says more before."""
@@ -62,6 +65,8 @@ class McpKind:
         self._tools = ToolList((), {}, ())
         self._extras = Extras()
         self._sent: set[str] = set()
+        self._changed = -math.inf
+        """Loop time of the last change of the lists that was reported."""
         self._relist = asyncio.Event()
         self._log_limit = RateLimit(LOGS_PER_SECOND)
         self._degraded = False
@@ -184,7 +189,7 @@ class McpKind:
         A listing that fails stands under needs attention until a later one succeeds.
         """
         assert self._session is not None
-        stale = False
+        stale, clock = False, asyncio.get_running_loop().time
         if self._session.has_extras:
             # Not before the start is over: a server is ready when its tools are.
             await self._look_for_extras()
@@ -192,7 +197,7 @@ class McpKind:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(RELIST_RETRY if stale else None):
                     await self._relist.wait()
-            await asyncio.sleep(RELIST_DELAY)
+            await asyncio.sleep(max(RELIST_DELAY, self._changed + RELIST_BETWEEN - clock()))
             self._relist.clear()
             hidden = self._configure.settings.disabled_tools
             try:
@@ -207,6 +212,7 @@ class McpKind:
                 stale = False
             if found != self._tools:
                 self._tools = found
+                self._changed = clock()
                 self._publish()
             await self._look_for_extras()
 
@@ -221,6 +227,7 @@ class McpKind:
             return
         if found != self._extras:
             self._extras = found
+            self._changed = asyncio.get_running_loop().time()
             self._publish()
 
     def _stale(self, error: InterlockError) -> None:

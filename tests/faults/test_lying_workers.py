@@ -1,0 +1,162 @@
+"""Workers that say more, or other things, than is true: nobody else notices it.
+
+Promise: a worker that floods or lies harms nobody but itself.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from breaking import GOOD, Busy, innocent
+from fault_rig import until
+from supervised import PATIENCE, Supervised, rogue_toml, timing
+
+from interlock.bus import messages as m
+from interlock.bus import procfs
+
+TESTS = Path(__file__).parent.parent
+DONE = """
+    host.send(m.Notice(code="done", message="all is said"))
+"""
+BEGIN = """
+import asyncio
+from interlock.bus import messages as m
+from interlock.bus.records import CallReport, CapabilityReport, Child
+
+async def say(host, message, body=None):
+    while not host.send(message, body):
+        await asyncio.sleep(0.001)
+
+async def lie(host):
+"""
+
+
+class Liar:
+    """A supervisor with a healthy part and with `mcp:liar`, which says what it is told to."""
+
+    def __init__(self, folder: Path) -> None:
+        self.lies = folder / "lies.py"
+        environ = {"PYTHONPATH": str(TESTS / "lying"), "LIES": str(self.lies)}
+        config = timing() + GOOD + rogue_toml("liar", "grandchild")
+        self.interlock = Supervised(folder, config, environ=environ)
+
+    def lie(self, text: str) -> None:
+        """Have the liar say it, and return when the supervisor heard the last word of it."""
+        self.lies.write_text(BEGIN + text + DONE)
+        os.kill(self.interlock.worker("mcp:liar")["pid"], signal.SIGUSR2)
+        until(lambda: "done" in self.codes(), PATIENCE, "the last word")
+
+    def codes(self) -> list[str]:
+        """Codes of the rows about the liar under needs attention."""
+        return [row["code"] for row in self.interlock.attention("mcp:liar")]
+
+
+@pytest.fixture
+def liar(tmp_path: Path) -> Iterator[Liar]:
+    liar = Liar(tmp_path)
+    with liar.interlock as interlock:
+        for name in ("agent:main", "mcp:good", "mcp:liar"):
+            interlock.wait_state(name, "READY")
+        yield liar
+
+
+def test_a_flood_of_calls_pushes_no_events_of_others_out(liar: Liar) -> None:
+    """The last events of the others can be replayed although one worker makes up 15,000 calls."""
+    interlock = liar.interlock
+    before = status_of(liar)
+    with Busy(interlock) as busy:
+        liar.lie("""
+    for number in range(0, 15_000, 50):
+        reports = tuple(
+            CallReport(id=str(number + n), capability="echo", caller="x", turn="",
+                       outcome="ok", whole=True)
+            for n in range(50)
+        )
+        await say(host, m.CallReports(reports=reports))
+""")
+        busy.wait(3)
+    _check(liar, before)
+    assert interlock.worker("mcp:liar")["calls"] >= 15_000
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'm.Notice(code="x", subject=str(n % 7), message=str(n), clear=n % 2 == 0)',
+        'm.StateReport(state="DEGRADED" if n % 2 else "READY", reason=str(n))',
+        "m.Children(children=(Child(pid=n + 2, start=1),))",
+        'm.Capabilities(rows=(CapabilityReport(name=f"t{n}", digest="0" * 64),)), b"{}"',
+    ],
+    ids=["notices", "states", "children", "tools"],
+)
+def test_a_flood_of_reports_is_slowed_down(liar: Liar, said: str) -> None:
+    """What a worker says of itself, over and over, is made known ten times a second at most."""
+    before = status_of(liar)
+    with Busy(liar.interlock) as busy:
+        liar.lie(f"""
+    for n in range(12_001):
+        await say(host, {said})
+""")
+        busy.wait(3)
+    _check(liar, before)
+
+
+def status_of(liar: Liar) -> dict[str, object]:
+    """The place in the events where a test begins."""
+    return dict(liar.interlock.client.request(m.SnapshotGet))
+
+
+def _check(liar: Liar, before: dict[str, object]) -> None:
+    """Whatever was said, others can be followed, and what was left out is counted and said."""
+    interlock = liar.interlock
+    replay = interlock.client.request(m.ReplayGet, epoch=before["epoch"], seq=before["seq"])
+    replayed = replay["events"]
+    mine = [event for event in replayed if event.get("name") == "mcp:liar"]
+    assert len(mine) < 8_000
+    others = [event for event in replayed if event.get("name") == "mcp:good"]
+    assert others
+    assert liar.codes().count("too_many_reports") == 1
+    assert interlock.worker("mcp:liar")["left_out"] > 5_000
+    assert interlock.worker("mcp:good")["left_out"] == 0
+    assert interlock.worker("mcp:liar")["state"] in ("READY", "DEGRADED")
+
+
+def test_the_last_word_counts(liar: Liar) -> None:
+    """Of rows that change faster than they may be told, the last state is what stands there."""
+    liar.lie("""
+    for n in range(3_001):
+        await say(host, m.Notice(code="x", message=str(n)))
+""")
+    rows = {row["code"]: row["message"] for row in liar.interlock.attention("mcp:liar")}
+    assert rows["x"] == "3000"
+
+
+def test_processes_of_others_are_not_taken_for_its_own(liar: Liar) -> None:
+    """A worker that names foreign processes as its own gets nobody killed, whatever dies next."""
+    interlock = liar.interlock
+    interlock.clean = False  # it is killed
+    interlock.wait_for_children("mcp:liar", 2)
+    good = interlock.worker("mcp:good")["children"][0]["pid"]
+    records = interlock.home.processes
+    with innocent() as process:
+        foreign = [process.pid, os.getpid(), interlock.pid, good]
+        named = [(pid, procfs.start_time(pid)) for pid in foreign]
+        written = records.stat().st_mtime_ns
+        liar.lie(f"""
+    own = tuple(host._children._last)
+    lies = tuple(Child(pid=pid, start=start) for pid, start in {named})
+    await say(host, m.Children(children=own + lies))
+""")
+        until(lambda: records.stat().st_mtime_ns > written, what="the record")
+        recorded = {child["pid"] for child in interlock.worker("mcp:liar")["children"]}
+        assert len(recorded) >= 2 and not recorded & set(foreign)
+        text = records.read_text()
+        assert str(process.pid) not in text and str(os.getpid()) not in text
+        interlock.client.close()
+        interlock.stop(signal.SIGKILL)
+        interlock.start()
+        interlock.wait_state("mcp:liar", "READY")
