@@ -160,12 +160,16 @@ class IncomingCall:
         if self.answered:
             return False
         self.answered = True
+        self.on_cancel = None  # it leads back to this call: such circles wait for the collector
         del self._connection.calls[self.id]
         return not self.cancelled
 
 
 class DataServer:
     """Binds `endpoint` and hands every permitted call to `handler`, in the event loop.
+
+    `on_burst(True)` and `on_burst(False)` enclose calls that are handed over one right after the
+    other.
 
     A frame that is no message of this plane, has expired or has lost its receiver is counted in
     `dropped`; every other one that is not permitted gets a coded failure.
@@ -180,6 +184,7 @@ class DataServer:
         generation: int,
         handler: Callable[[IncomingCall], None],
         *,
+        on_burst: Callable[[bool], None] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         loop = asyncio.get_running_loop()
@@ -198,7 +203,7 @@ class DataServer:
         except zmq.ZMQError:
             sock.close(0)
             raise
-        self._socket = FdSocket(sock, self._received)
+        self._socket = FdSocket(sock, self._received, on_burst=on_burst)
         self._outbox = Outbox(self._socket.send, self._lost)
         self._loop = loop
         self._sweeper: asyncio.TimerHandle | None = None

@@ -103,7 +103,7 @@ class TurnItems(Message, frozen=True, kw_only=True, tag="turn.items"):
 
 
 class CallReports(Message, frozen=True, kw_only=True, tag="call.reports"):
-    """Starts and ends of calls, batched (50 ms or 64), with the gauges at that moment."""
+    """Starts and ends of calls, batched (50 ms or 256), with the gauges at that moment."""
 
     reports: tuple[CallReport, ...]
     in_flight: int = 0

@@ -65,7 +65,9 @@ class FdSocket:
     other callbacks have a turn), and sends look again afterwards.
 
     `on_writable` is called after each wake-up while `want_writable` is True and a peer can take
-    messages.
+    messages. `on_burst(True)` is called when more than one message waits, before the second one is
+    delivered, and `on_burst(False)` after the last: what the messages cause may be done at once for
+    all of them.
     """
 
     __slots__ = (
@@ -76,6 +78,7 @@ class FdSocket:
         "_identified",
         "_looked",
         "_loop",
+        "_on_burst",
         "_on_message",
         "_on_writable",
         "_recv",
@@ -92,6 +95,7 @@ class FdSocket:
         on_message: Callable[[list[bytes]], None],
         budget: int = 64,
         on_writable: Callable[[], None] | None = None,
+        on_burst: Callable[[bool], None] | None = None,
     ) -> None:
         # Imported here: the synchronous client uses this module and should not pay for asyncio.
         import asyncio
@@ -104,6 +108,7 @@ class FdSocket:
         self._identified = zmq_socket.type == zmq.ROUTER
         self._on_message = on_message
         self._on_writable = on_writable
+        self._on_burst = on_burst
         self.budget = budget
         self.closed = False
         self._want_writable = False
@@ -186,7 +191,7 @@ class FdSocket:
             self._again.cancel()
             self._again = None
         get, on_message, left = self._get, self._on_message, self.budget
-        more = True
+        more, burst = True, False
         self._draining = True
         try:
             # The descriptor rarely wakes up for nothing, so the first receive does not ask.
@@ -198,14 +203,21 @@ class FdSocket:
                 left -= 1
                 if not left:
                     break
-                # Later on asking is cheaper than the exception of a receive that finds nothing.
-                frames = self._receive() if get(_EVENTS) & _IN else None
+                if not burst:
+                    # For a lone message asking is cheaper than the exception of a receive that
+                    # finds nothing; in a burst that exception comes once, asking costs each time.
+                    burst = bool(get(_EVENTS) & _IN)
+                    if burst and self._on_burst is not None:
+                        self._on_burst(True)
+                frames = self._receive() if burst else None
             more = frames is not None
         finally:
             # Also when `on_message` raised: no further edge would come for what is queued.
             self._draining = False
             if more and not self.closed:
                 self._again = self._loop.call_soon(self._drain_rest)
+            if burst and self._on_burst is not None:
+                self._on_burst(False)
         if self._want_writable and self._on_writable is not None and get(_EVENTS) & _OUT:
             self._on_writable()
 

@@ -91,6 +91,8 @@ class Outbox:
 
     def held(self, identity: bytes) -> int:
         """Bytes of results that are kept for a peer until it takes them."""
+        if not self._streams:
+            return 0
         return sum(s.size for (peer, _), s in self._streams.items() if peer == identity)
 
     @property

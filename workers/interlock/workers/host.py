@@ -110,7 +110,11 @@ class WorkerHost:
         """Send a control message; False if it could not be queued."""
         return self._control.send(message, body)
 
-    def serve(self, handler: Callable[[IncomingCall], None]) -> DataServer:
+    def serve(
+        self,
+        handler: Callable[[IncomingCall], None],
+        on_burst: Callable[[bool], None] | None = None,
+    ) -> DataServer:
         """Bind this generation's data endpoint. Raises WorkerError where that is impossible."""
         configure = self._configure
         if configure is None or not configure.endpoint:
@@ -123,6 +127,7 @@ class WorkerHost:
                 self.boot.name,
                 self.boot.generation,
                 handler,
+                on_burst=on_burst,
             )
         except zmq.ZMQError as error:
             raise WorkerError(

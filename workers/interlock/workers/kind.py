@@ -37,10 +37,15 @@ class Host(Protocol):
         """Send a control message; False if it could not even be queued. Never waits."""
         ...
 
-    def serve(self, handler: Callable[[IncomingCall], None]) -> DataServer:
+    def serve(
+        self,
+        handler: Callable[[IncomingCall], None],
+        on_burst: Callable[[bool], None] | None = None,
+    ) -> DataServer:
         """Bind the data endpoint of this generation and return its DataServer.
 
-        `handler` is called with an IncomingCall for every call that a valid ticket permits.
+        `handler` is called with an IncomingCall for every call that a valid ticket permits,
+        `on_burst` with True and False around calls that come right after each other.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Batches of call reports for the supervisor: sent after 50 ms or when 64 have gathered.
+"""Batches of call reports for the supervisor: sent after 50 ms or when 256 have gathered.
 
 A call that ends before its start was sent is reported once, as a whole; that is nearly every call.
 """
@@ -15,7 +15,9 @@ from interlock.bus.records import CallReport
 from interlock.workers.kind import Gauges
 
 BATCH_TIME: Final = 0.05
-BATCH_SIZE: Final = 64
+BATCH_SIZE: Final = 256
+"""A busy server has dozens of calls under way. In smaller batches most of them would be reported in
+two parts, and the supervisor woken up for each handful."""
 
 
 class CallReporter:

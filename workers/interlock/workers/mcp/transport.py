@@ -27,6 +27,8 @@ MAX_OUTGOING: Final = 64 << 20
 """Bytes that may wait for a server that does not read its input."""
 READ_SIZE: Final = 256 << 10
 LINES_PER_TURN: Final = 256
+GATHERED: Final = 32 << 10
+"""Bytes of lines that are kept back at most: half of what the server's input pipe holds."""
 USELESS_BYTES: Final = 4 << 20
 """After so many bytes in a row without one answer the reader pauses after every read."""
 PAUSE: Final = 0.004
@@ -71,6 +73,9 @@ class StdioTransport:
         self._count = 0
         self._outgoing: deque[memoryview] = deque()
         self._waiting_bytes = 0
+        self._gathered: list[bytes] | None = None
+        """Lines that leave together; None: each leaves at once."""
+        self._gathered_bytes = 0
         self._lines: deque[bytes] = deque()
         self._useless, self._spent = 0, 0.0
         self._reading = True
@@ -129,20 +134,46 @@ class StdioTransport:
         """Write one complete line, now or as soon as the server reads. Raises OverloadedError."""
         if self._ended:
             return
+        if self._gathered is not None and not self._outgoing:
+            self._gathered.append(line)
+            self._gathered_bytes += len(line)
+            if self._gathered_bytes > GATHERED:
+                self._write_gathered(self._gathered)
+            return
         if self._outgoing:
             if self._waiting_bytes + len(line) > self._max_outgoing:
                 raise OverloadedError("The server does not read its input; try again later.")
             self._outgoing.append(memoryview(line))
             self._waiting_bytes += len(line)
             return
-        written = self._write(line)
-        if written < len(line):
-            self._outgoing.append(memoryview(line)[written:])
-            self._waiting_bytes = len(line) - written
+        self._write_or_wait(line)
+
+    def gather(self, on: bool) -> None:
+        """Keep lines back while `on`, and write them as one when it ends.
+
+        A write is a system call and a wake-up of the server. For use within one callback of the
+        loop: nobody may have to wait for what is kept back.
+        """
+        lines, self._gathered = self._gathered, [] if on else None
+        if lines:
+            self._write_gathered(lines)
+
+    def _write_gathered(self, lines: list[bytes]) -> None:
+        data = b"".join(lines)
+        lines.clear()
+        self._gathered_bytes = 0
+        self._write_or_wait(data)
+
+    def _write_or_wait(self, data: bytes) -> None:
+        written = self._write(data)
+        if written < len(data):
+            self._outgoing.append(memoryview(data)[written:])
+            self._waiting_bytes = len(data) - written
             self._loop.add_writer(self._in, self._writable)
 
     def close_input(self) -> None:
         """Close the server's standard input, which asks it to end."""
+        self.gather(False)
         if self._in >= 0:
             self._loop.remove_writer(self._in)
             os.close(self._in)
@@ -208,11 +239,15 @@ class StdioTransport:
 
     def _work(self) -> None:
         began = self._loop.time()
-        for _ in range(min(LINES_PER_TURN, len(self._lines))):
+        count = min(LINES_PER_TURN, len(self._lines))
+        if count > 1:
+            self.gather(True)  # each answer may let a waiting call start
+        for _ in range(count):
             line = self._lines.popleft()
             self._useless = 0 if self._line(line) else self._useless + len(line) + 1
             if self._ended:
                 return
+        self.gather(False)
         self._spent += self._loop.time() - began
         if self._lines:
             self._pause(0.0, self._work)

@@ -105,7 +105,7 @@ class McpKind:
             on_problem=self._kept,
         )
         self._publish()
-        host.serve(calls.submit)
+        host.serve(calls.submit, session.transport.gather)
         host.background(self._follow_list(), "tool list")
         tools = len(self._tools.rows)
         return Ready(tools=tools, server=session.server)
