@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
 from turn_rig import KEY, Rig, T, finish, run
 
 from interlock.bus.messages import (
@@ -16,7 +17,7 @@ from interlock.bus.messages import (
     TicketParked,
     TicketRequest,
 )
-from interlock.bus.settings import McpServerSettings, PolicySettings
+from interlock.bus.settings import AgentSettings, McpServerSettings, PolicySettings
 from interlock.bus.tickets import arguments_digest, verify
 from interlock.supervisor.policy.approvals import Answerer
 from interlock.supervisor.policy.permits import MAX_ARGUMENTS
@@ -126,6 +127,102 @@ def test_nobody_waits_for_an_agent_that_does_not(tmp_path: Path) -> None:
         made.turns.on_ticket_request("agent:main", 1, request, huge)
         (grant,) = made.runtime.messages("agent:main", TicketGrant)
         assert grant.code == "invalid_arguments"
+        await finish(made)
+
+    run(tmp_path, story)
+
+
+def grants(made: Rig) -> list[tuple[int, str]]:
+    """What the agent's requests were answered: id and code."""
+    found = made.runtime.messages("agent:main", TicketGrant)
+    return [(grant.id, grant.code) for grant in found]
+
+
+def test_an_agent_that_left_the_configuration_gets_nothing_more(tmp_path: Path) -> None:
+    async def story(made: Rig) -> None:
+        made.runtime.rules = PolicySettings(ask=("mcp:git/git_log",))
+        made.runtime.settings["main"] = AgentSettings(model="direct", deny=("mcp:other/*",))
+        made.agent()
+        made.server()
+        made.server("other", ("read", "spawn_worker"))
+        await made.start(T)
+        parked = TicketRequest(id=1, turn=T, capability="mcp:git/git_log")
+        made.turns.on_ticket_request("agent:main", 1, parked, b"{}")
+        await made.until(lambda: made.topics("approval."))
+        del made.runtime.settings["main"]
+        made.turns.policy_changed()
+        await made.until(lambda: len(made.topics("approval.")) == 2)
+        for n, name in enumerate(("mcp:other/read", "mcp:other/spawn_worker", "mcp:git/git_log")):
+            request = TicketRequest(id=n + 2, turn=T, capability=name)
+            made.turns.on_ticket_request("agent:main", 1, request, b"{}")
+        renewal = TicketRequest(id=5, turn=T, worker="mcp:git")
+        made.turns.on_ticket_request("agent:main", 1, renewal, None)
+        assert grants(made) == [(n, "denied") for n in (1, 2, 3, 4, 5)]
+        (void,) = made.runtime.messages("mcp:git", Revoke)
+        assert void.turn == T
+        (update,) = made.runtime.messages("agent:main", OfferUpdate)
+        assert set(update.removed) == {"mcp:git/git_log", "mcp:git/git_status"}
+        await finish(made)
+
+    run(tmp_path, story)
+
+
+def test_a_denial_that_came_while_a_person_thought_counts(tmp_path: Path) -> None:
+    async def story(made: Rig) -> None:
+        made.runtime.rules = PolicySettings(ask=("mcp:git/git_log",))
+        made.agent()
+        made.server()
+        await made.start(T)
+        request = TicketRequest(id=1, turn=T, capability="mcp:git/git_log")
+        made.turns.on_ticket_request("agent:main", 1, request, b"{}")
+        await made.until(lambda: made.topics("approval."))
+        (stored,) = await made.journal.approvals(5, T)
+        # In force, and not yet told of: the answer arrives in between.
+        made.runtime.settings["main"] = AgentSettings(model="direct", deny=("mcp:git/git_log",))
+        answered = made.turns.approvals.answer(stored.id, Answerer(name="p", role="person"), True)
+        assert await answered
+        assert grants(made) == [(1, "denied")]
+        await finish(made)
+
+    run(tmp_path, story)
+
+
+def test_a_denial_ends_what_waits_as_denied(tmp_path: Path) -> None:
+    async def story(made: Rig) -> None:
+        made.runtime.rules = PolicySettings(ask=("mcp:git/git_log",))
+        made.agent()
+        made.server()
+        await made.start(T)
+        request = TicketRequest(id=1, turn=T, capability="mcp:git/git_log")
+        made.turns.on_ticket_request("agent:main", 1, request, b"{}")
+        await made.until(lambda: made.topics("approval."))
+        made.runtime.settings["main"] = AgentSettings(model="direct", deny=("mcp:git/git_log",))
+        made.turns.policy_changed()
+        await made.until(lambda: len(made.topics("approval.")) == 2)
+        assert grants(made) == [(1, "denied")]
+        await finish(made)
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize("state", ["DEGRADED", "BACKOFF"])
+def test_a_stricter_policy_counts_for_a_source_that_is_not_usable(
+    tmp_path: Path, state: str
+) -> None:
+    async def story(made: Rig) -> None:
+        made.agent()
+        made.server()
+        await made.start(T)
+        made.server_state("git", state)
+        made.runtime.rules = PolicySettings(ask=("mcp:git/git_log",))
+        made.turns.policy_changed()
+        (update,) = made.runtime.messages("agent:main", OfferUpdate)
+        assert [(row.name, row.per_call) for row in update.rows] == [("mcp:git/git_log", True)]
+        assert len(made.runtime.messages("mcp:git", Revoke)) == 1
+        request = TicketRequest(id=1, turn=T, worker="mcp:git")
+        made.turns.on_ticket_request("agent:main", 1, request, None)
+        (grant,) = made.runtime.messages("agent:main", TicketGrant)
+        assert verify(KEY, grant.target.ticket, time.time(), "mcp:git", 1).names == ("git_status",)
         await finish(made)
 
     run(tmp_path, story)

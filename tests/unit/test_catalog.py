@@ -18,7 +18,7 @@ from interlock.bus.settings import (
     PolicySettings,
     ToolSettings,
 )
-from interlock.supervisor.catalog.offer import Offer, make_offer
+from interlock.supervisor.catalog.offer import PERSON, Offer, forbidden, make_offer
 from interlock.supervisor.catalog.resolve import Refusal, resolve
 from interlock.supervisor.catalog.rows import MAX_TOOLS, Catalog, Delta, summary, tier_of
 from interlock.supervisor.catalog.schemas import Schemas
@@ -187,7 +187,7 @@ def test_a_name_of_a_source_that_is_not_there_yet_is_unavailable() -> None:
     made.configure("cli:gh", CliToolSettings(command="gh"))
     made.configure("core:basics", CoreSettings())
     for name in ("mcp:git/log", "resource:git/x", "prompt__git__x", "cli:gh", "core:time"):
-        refused = resolve(name, made.rows(), made.sources(), PolicySettings())
+        refused = resolve(name, made.rows(), made.sources(), PolicySettings(), PERSON)
         assert isinstance(refused, Refusal) and refused.code == "unavailable", name
 
 
@@ -285,7 +285,17 @@ def test_what_no_agent_may_call_is_neither_offered_nor_resolved() -> None:
     refused = resolve("mcp:x/spawn_worker", rows, sources, policy, AgentSettings())
     assert isinstance(refused, Refusal) and refused.code == "denied"
     # A person is not an agent.
-    assert not isinstance(resolve("mcp:x/spawn_worker", rows, sources, policy), Refusal)
+    assert not isinstance(resolve("mcp:x/spawn_worker", rows, sources, policy, PERSON), Refusal)
+
+
+def test_for_an_agent_that_is_not_configured_there_is_nothing() -> None:
+    made = catalog(x=["a"])
+    (row,), sources, policy = made.rows(), made.sources(), PolicySettings()
+    assert forbidden(row, None, policy) is not None
+    assert forbidden(row, PERSON, policy) is None
+    for text in ("mcp:x/a", "mcp:X/A", "mcp:nobody/a", "mcp:down/a"):
+        refused = resolve(text, made.rows(), sources, policy, None)
+        assert isinstance(refused, Refusal) and refused.code == "denied" and not refused.candidates
 
 
 @pytest.mark.parametrize("rule", ["erase-all", "EraseAll", "default:erase_all", "mcp:x/erase.all"])
@@ -324,18 +334,18 @@ def test_resolution_is_exact(text: str, expected: str) -> None:
     made.set_state("mcp:down", "FAILED", "command not found: x")
     made.set_state("mcp:mute", "INITIALIZING", "")
     policy = PolicySettings(block=("mcp:git/rm",))
-    found = resolve(text, made.rows(), made.sources(), policy)
+    found = resolve(text, made.rows(), made.sources(), policy, PERSON)
     assert (found.code if isinstance(found, Refusal) else found.name) == expected
 
 
 def test_a_refusal_names_candidates_and_the_reason() -> None:
     made = catalog(git=["git_log"])
-    found = resolve("mcp:git/GitLog", made.rows(), made.sources(), PolicySettings())
+    found = resolve("mcp:git/GitLog", made.rows(), made.sources(), PolicySettings(), PERSON)
     assert isinstance(found, Refusal)
     assert found.candidates == ("mcp:git/git_log",)
     assert "Did you mean mcp:git/git_log?" in found.message
     made.set_state("mcp:git", "FAILED", "command not found: x")
-    gone = resolve("mcp:git/git_log", made.rows(), made.sources(), PolicySettings())
+    gone = resolve("mcp:git/git_log", made.rows(), made.sources(), PolicySettings(), PERSON)
     assert isinstance(gone, Refusal) and "command not found: x" in gone.message
 
 
@@ -394,7 +404,7 @@ def test_a_refusal_says_how_the_source_is_and_what_to_do(
 ) -> None:
     made = catalog(git=["log"])
     made.set_state("mcp:git", state, reason)
-    found = resolve("mcp:git/log", made.rows(), made.sources(), PolicySettings())
+    found = resolve("mcp:git/log", made.rows(), made.sources(), PolicySettings(), PERSON)
     assert isinstance(found, Refusal)
     assert said in found.message
 
@@ -402,6 +412,6 @@ def test_a_refusal_says_how_the_source_is_and_what_to_do(
 def test_a_disabled_source_says_so() -> None:
     made = Catalog()
     made.configure("mcp:git", McpServerSettings(enabled=False))
-    found = resolve("mcp:git/log", made.rows(), made.sources(), PolicySettings())
+    found = resolve("mcp:git/log", made.rows(), made.sources(), PolicySettings(), PERSON)
     assert isinstance(found, Refusal) and "disabled in the configuration" in found.message
     assert "enabled = false" in found.message

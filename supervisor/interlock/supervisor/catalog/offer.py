@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import Final, Literal
 
 import msgspec
@@ -18,6 +19,18 @@ GATED: Final = frozenset({"mcp"})
 """Kinds of sources with so many capabilities that each has to be what the request is about."""
 By = Literal["disabled", "policy", "grant", "deny", "state", "limit", "kind", "gate"]
 NOT_ABOUT: Final = "nothing in the request is about it"
+LEFT: Final = "the agent is not in the configuration any more"
+
+
+class Person(Enum):
+    """Who calls without an agent; not None, so that no missing agent is taken for a person."""
+
+    PERSON = "person"
+
+
+PERSON: Final = Person.PERSON
+Caller = AgentSettings | Literal[Person.PERSON] | None
+"""For whom something is decided; None: an agent that is not configured (any more)."""
 
 
 class Withheld(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,20 +49,21 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     withheld: tuple[Withheld, ...]
 
 
-def forbidden(
-    row: CatalogRow, agent: AgentSettings | None, policy: PolicySettings
-) -> tuple[By, str] | None:
-    """Why a capability is not for that agent, whatever its source's state; None if it is.
+def forbidden(row: CatalogRow, agent: Caller, policy: PolicySettings) -> tuple[By, str] | None:
+    """Why a capability is not for that caller, whatever its source's state; None if it is.
 
-    Without an agent (a person's direct call) grants and denials of agents do not count. Rules that
-    forbid match every spelling, a grant only the name itself.
+    For a person's direct call grants and denials of agents do not count; for an agent that is not
+    configured any more nothing is. Rules that forbid match every spelling, a grant only the name
+    itself.
     """
+    if agent is None:
+        return "grant", LEFT
     if row.disabled:
         return "disabled", "disabled in the server's entry (disabled_tools)"
     ruling = standing(row.name, row.tier, policy)
     if ruling.tier == "block":
         return "policy", ruling.reason
-    if agent is None:
+    if agent is PERSON:
         return None
     if not any(allows(pattern, row.name) for pattern in agent.grant):
         return "grant", "not in the agent's grant"

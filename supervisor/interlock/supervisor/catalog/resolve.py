@@ -10,7 +10,7 @@ import msgspec
 from interlock.bus.errors import UsageError
 from interlock.bus.names import QUIET_KINDS, CapabilityName, resolve_spelling, spelled
 from interlock.bus.settings import AgentSettings, PolicySettings
-from interlock.supervisor.catalog.offer import forbidden
+from interlock.supervisor.catalog.offer import LEFT, PERSON, Caller, forbidden
 from interlock.supervisor.catalog.rows import CatalogRow, SourceView
 
 CANDIDATES = 5
@@ -32,16 +32,18 @@ def resolve(
     rows: Sequence[CatalogRow],
     sources: Mapping[str, SourceView],
     policy: PolicySettings,
-    agent: AgentSettings | None = None,
+    agent: Caller,
 ) -> CatalogRow | Refusal:
-    """The row that `text` means, if it may be called now.
+    """The row that `text` means, if that caller may call it now; nothing if it is None.
 
     That is the row whose name or wire name is exactly `text`. An agent may misspell: then it is the
     only row of which `text` is a spelling, among those that the agent may use.
     """
+    if agent is None:
+        return Refusal(code="denied", message=f"{_shown(text)} may not be called: {LEFT}.")
     written = _written(text)
     row = next((row for row in rows if row.name == written or row.wire == text), None)
-    if row is None and agent is not None and len(text) <= LONGEST:
+    if row is None and agent is not PERSON and len(text) <= LONGEST:
         meant = _misspelt(text, rows, policy, agent)
         if isinstance(meant, Refusal):
             return meant
@@ -106,7 +108,7 @@ def _unknown(
     rows: Sequence[CatalogRow],
     sources: Mapping[str, SourceView],
     policy: PolicySettings,
-    agent: AgentSettings | None,
+    agent: Caller,
 ) -> Refusal:
     source = _source_of(text, sources)
     if source is not None and not source.connected and not source.tools:

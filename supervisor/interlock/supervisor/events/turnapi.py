@@ -32,6 +32,7 @@ from interlock.bus.messages import (
     TurnWatch,
 )
 from interlock.bus.records import Target
+from interlock.supervisor.catalog.offer import PERSON
 from interlock.supervisor.catalog.resolve import Refusal, resolve, unavailable
 from interlock.supervisor.catalog.rows import CatalogRow
 from interlock.supervisor.events.journalrows import CallRow, TurnRow
@@ -172,7 +173,8 @@ class TurnApi:
         """
         turns = self._turns
         policy = turns.workers.policy()
-        found = resolve(message.capability, turns.catalog.rows(), turns.catalog.sources(), policy)
+        rows, sources = turns.catalog.rows(), turns.catalog.sources()
+        found = resolve(message.capability, rows, sources, policy, PERSON)
         if isinstance(found, Refusal):
             raise InterlockError(found.message, code=found.code)
         caller = caller_name(identity)

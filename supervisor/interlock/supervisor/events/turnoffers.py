@@ -13,6 +13,8 @@ from interlock.bus.settings import AgentSettings
 from interlock.supervisor.catalog.find import find
 from interlock.supervisor.catalog.gating import Gating
 from interlock.supervisor.catalog.offer import (
+    LEFT,
+    PERSON,
     admitted,
     forbidden,
     gated,
@@ -55,11 +57,11 @@ class _Open:
     targets: dict[str, int] = field(default_factory=dict)
     """Generations that the agent holds tickets for, by worker."""
 
-    def wants(self, row: CatalogRow, settings: AgentSettings) -> bool:
+    def wants(self, row: CatalogRow, settings: AgentSettings | None) -> bool:
         """Whether a permitted row belongs to this turn's offer."""
         if row.name in self.joined:
             return True
-        return admitted(row, self.passed) and listed(row, settings)
+        return settings is not None and admitted(row, self.passed) and listed(row, settings)
 
     def names(self, worker: str) -> tuple[str, ...]:
         """What a ticket of the turn names: nothing that needs one of its own for each call."""
@@ -169,27 +171,27 @@ class TurnOffers:
 
     def _update(self, opened: _Open, source: str) -> None:
         settings = self._settings(opened.agent)
-        if settings is None:
-            return
-        self._look_again(opened, source, settings)
         policy, before = self._workers.policy(), opened.names(source)
-        allowed = permitted(self._catalog.rows_of(source), settings, policy)
+        allowed: tuple[CatalogRow, ...] = ()  # of an agent that has left the configuration
+        if settings is not None:
+            self._look_again(opened, source, settings)
+            allowed = permitted(self._catalog.rows_of(source), settings, policy)
         kept = {row.name for row in allowed}
         removed = tuple(
             name for name, row in opened.rows.items() if row.worker == source and name not in kept
         )
         for name in removed:
             del opened.rows[name]
-        rows: list[OfferRow] = []
         serving = self._tickets.serves(source)
-        if serving is not None:
-            offered = [
-                offer_row(row, policy)
-                for row in allowed
-                if row.connected and opened.wants(row, settings)
-            ]
-            rows = [row for row in offered if opened.rows.get(row.name) != row]
-            opened.rows.update((row.name, row) for row in rows)
+        offered = [
+            offer_row(row, policy)
+            for row in allowed
+            # What the turn has is kept true, usable or not: no renewal may go by old rules.
+            if row.name in opened.rows
+            or (serving is not None and row.connected and opened.wants(row, settings))
+        ]
+        rows = [row for row in offered if opened.rows.get(row.name) != row]
+        opened.rows.update((row.name, row) for row in rows)
         names = opened.names(source)
         void = None
         if not set(before) <= set(names):
@@ -253,6 +255,8 @@ class TurnOffers:
             self._workers.send(worker, generation, grant)
 
     def _renew(self, opened: _Open, message: TicketRequest) -> TicketGrant:
+        if self._workers.agents().get(opened.agent) is None:
+            return TicketGrant(id=message.id, code="denied", message=f"No tickets: {LEFT}.")
         if not opened.names(message.worker):
             return TicketGrant(
                 id=message.id, code="denied", message=f"{message.worker} is not in the offer."
@@ -300,7 +304,7 @@ class TurnOffers:
         """
         policy, rows = self._workers.policy(), self._catalog.rows()
         if not message.turn:
-            open_to_all = [row for row in rows if forbidden(row, None, policy) is None]
+            open_to_all = [row for row in rows if forbidden(row, PERSON, policy) is None]
             return find(message.query, _usable(open_to_all), message.limit)
         opened = self._open.get(message.turn)
         settings = self._workers.agents().get(opened.agent) if opened is not None else None

@@ -77,7 +77,6 @@ class TurnPermits:
             arguments=arguments,
             turn=turn,
             agent=opened.agent,
-            settings=self._workers.agents().get(opened.agent),
             nobody="the turn was sent unattended" if opened.unattended else "",
             wanted=lambda: is_open(turn, generation),
         )

@@ -46,7 +46,7 @@ from interlock.bus.messages import Schemas as SchemasMessage
 from interlock.bus.names import WorkerName
 from interlock.bus.settings import Timing
 from interlock.supervisor.catalog.gating import Gating
-from interlock.supervisor.catalog.offer import forbidden
+from interlock.supervisor.catalog.offer import PERSON, forbidden
 from interlock.supervisor.catalog.rows import Catalog, Delta, SourceSettings
 from interlock.supervisor.catalog.schemas import Schemas
 from interlock.supervisor.events import turnstate
@@ -287,7 +287,7 @@ class TurnService:
         kept = {
             row.local
             for row in self.catalog.rows_of(worker)
-            if forbidden(row, None, policy) is None and not per_call(row.name, row.tier, policy)
+            if forbidden(row, PERSON, policy) is None and not per_call(row.name, row.tier, policy)
         }
         void = self.tickets.revoke_lent(worker, held - kept)
         if void is not None:

@@ -9,8 +9,8 @@ import msgspec
 
 from interlock.bus.errors import MalformedError, OverloadedError, TooLargeError
 from interlock.bus.records import Target
-from interlock.bus.settings import AgentSettings
 from interlock.bus.tickets import read_arguments
+from interlock.supervisor.catalog.offer import PERSON, Caller
 from interlock.supervisor.catalog.resolve import Refusal, resolve
 from interlock.supervisor.catalog.rows import Catalog, CatalogRow
 from interlock.supervisor.events.ports import Workers
@@ -38,8 +38,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     arguments: bytes
     turn: str = ""
     agent: str = ""
-    settings: AgentSettings | None = None
-    """Of the agent; None for a person's own call."""
+    """Name of the agent; empty for a person's own call."""
     nobody: str = ""
     """Why nobody can be asked; empty if somebody can."""
     way: Way = "park"
@@ -166,7 +165,7 @@ class Permits:
             self._catalog.rows(),
             self._catalog.sources(),
             policy,
-            wish.settings,
+            self._caller(wish.agent),
         )
         if isinstance(found, Refusal):
             return Refused(code=found.code, message=found.message)
@@ -186,6 +185,10 @@ class Permits:
         if target is None:
             return Refused(code="unavailable", message=f"{asked.worker} is not usable now.")
         return Permit(row=found, target=target)
+
+    def _caller(self, agent: str) -> Caller:
+        """For whom a call is decided, by what is in force now; `agent` empty: a person."""
+        return self._workers.agents().get(agent) if agent else PERSON
 
     def withdraw(self, approval: str) -> None:
         """Its caller does not wait any longer."""
@@ -210,10 +213,9 @@ class Permits:
 
     def _forbidden(self, approval: Approval) -> bool:
         asked = approval.asked
-        settings = self._workers.agents().get(asked.agent) if asked.agent else None
         policy = self._workers.policy()
         rows, sources = self._catalog.rows(), self._catalog.sources()
-        found = resolve(asked.capability, rows, sources, policy, settings)
+        found = resolve(asked.capability, rows, sources, policy, self._caller(asked.agent))
         if isinstance(found, Refusal):
             return found.code == "denied"
         arguments = read_arguments(asked.arguments)[0]
