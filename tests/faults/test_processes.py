@@ -236,6 +236,46 @@ def test_a_spawner_that_hangs_is_replaced(tmp_path: Path) -> None:
     run_async(test)
 
 
+def test_a_spawner_that_hangs_after_a_death_is_replaced(tmp_path: Path) -> None:
+    """The end of a dead worker is settled although its spawner never reports it."""
+
+    async def test() -> None:
+        async with running(tmp_path, patience=0.5) as bench:
+            bench.spawn("mcp:a")
+            facts = await bench.facts_of("mcp:a")
+            pid = bench.launcher.pid
+            assert pid is not None
+            os.kill(pid, signal.SIGSTOP)
+            os.kill(facts["pid"], signal.SIGKILL)
+            await bench.until("died", "mcp:a")
+            assert await bench.until("lost") == ("lost", "spawner did not answer")
+            bench.launcher._patience = 40.0
+            assert await bench.until("exited", "mcp:a") == ("exited", "mcp:a", 1, None, None)
+            bench.spawn("mcp:a", generation=2)
+            await bench.facts_of("mcp:a")
+
+    run_async(test)
+
+
+def test_of_two_generations_that_wait_for_a_spawner_one_is_started(tmp_path: Path) -> None:
+    """Nobody would know the older one, so it would run for ever."""
+
+    async def test() -> None:
+        async with running(tmp_path) as bench:
+            pid = bench.launcher.pid
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+            await bench.until("lost")
+            bench.spawn("mcp:a", generation=1)
+            bench.spawn("mcp:a", generation=2)
+            await bench.until("spawned", "mcp:a", 2)
+            bench.spawn("mcp:b")
+            await bench.facts_of("mcp:b")
+            assert [event[2] for event in bench.events if event[1] == "mcp:a"] == [2]
+
+    run_async(test)
+
+
 def test_spawner_killed_again_and_again(tmp_path: Path) -> None:
     async def test() -> None:
         async with running(tmp_path) as bench:

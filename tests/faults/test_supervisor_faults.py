@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from breaking import (
     topics,
     until_stored,
 )
-from supervised import Supervised, rogue_toml, timing
+from supervised import PATIENCE, Supervised, rogue_toml, timing
 
 from interlock.bus import procfs
 from interlock.bus.errors import ConnectionLostError
@@ -98,6 +99,30 @@ def test_without_its_spawner_everything_comes_back_and_no_server_is_blamed(
         row = interlock.worker("mcp:bad")
         assert (row["state"], row["restarts"]) == ("READY", 2)
         assert interlock.attention() == []
+        assert list(interlock.client.turn('mcp:good/echo {"a": 1}'))[-1]["type"] == "turn.completed"
+
+
+def test_a_spawner_that_dies_while_it_starts_is_no_failure_of_a_worker(tmp_path: Path) -> None:
+    """Killed over and over before it is ready: the workers wait for one that lives, unblamed."""
+    config = timing(failures=1) + GOOD
+    with Supervised(tmp_path, config) as interlock:
+        ready(interlock, "agent:main", "mcp:good")
+        place = interlock.mark()
+        seen: set[int] = set()
+        end = time.monotonic() + PATIENCE
+        while len(seen) < 4:  # each lives until it is seen, which is long before it is ready
+            assert time.monotonic() < end
+            for pid in set(procfs.children(interlock.pid)) - seen:
+                if "spawner" in procfs.command(pid):
+                    seen.add(pid)
+                    os.kill(pid, signal.SIGKILL)
+        for name in ("agent:main", "mcp:good"):
+            interlock.wait_event("worker.ready", name, place)
+            told = topics(interlock, name, place)
+            assert "worker.backoff" not in told and "worker.failed" not in told, told
+        assert interlock.attention("agent:main") == interlock.attention("mcp:good") == []
+        titles = [procfs.command(one.pid) for one in procfs.descendants(interlock.pid)]
+        assert len([title for title in titles if "agent:main" in title]) == 1, titles
         assert list(interlock.client.turn('mcp:good/echo {"a": 1}'))[-1]["type"] == "turn.completed"
 
 

@@ -14,11 +14,11 @@ from interlock.supervisor.lifecycle.step import step
 
 WAITS: dict[State, set[Timer | None]] = {
     State.STOPPED: {None},
-    State.STARTING: {Timer.SPAWN, Timer.HELLO},
+    State.STARTING: {None, Timer.HELLO},
     State.INITIALIZING: {Timer.INIT},
     State.READY: {None},
     State.DEGRADED: {None},
-    State.STOPPING: {Timer.SPAWN, Timer.DRAIN, Timer.TERM, Timer.KILL},
+    State.STOPPING: {None, Timer.DRAIN, Timer.TERM, Timer.KILL},
     State.BACKOFF: {Timer.BACKOFF},
     State.FAILED: {Timer.RETRY},
 }

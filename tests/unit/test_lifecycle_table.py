@@ -94,7 +94,7 @@ INPUTS: dict[str, i.Input] = {
     **{f"timer {timer}": _fire(timer) for timer in Timer},
 }
 
-BEGIN = "worker.starting Spawn SetTimer:spawn"
+BEGIN = "worker.starting CancelTimer Spawn"
 TERM = "worker.stopping SendStop Signal:TERM SetTimer:term"
 KILL = "Signal:KILL SetTimer:kill"
 DRAIN = "worker.stopping SendDrain SetTimer:drain"
@@ -147,7 +147,6 @@ TABLE: dict[tuple[str, str], tuple[State, str]] = {
     ("starting, asked", "exited"): (State.BACKOFF, BACKOFF),
     ("starting, asked", "said failure"): (State.STOPPING, "worker.stopping"),
     ("starting, asked", "limit"): (State.STOPPING, "worker.stopping"),
-    ("starting, asked", "timer spawn"): (State.STARTING, "ReplaceSpawner SetTimer:spawn"),
     ("starting, alive", "stop"): (State.STOPPING, SILENT_TERM),
     ("starting, alive", "restart changed"): (State.STOPPING, SILENT_TERM),
     ("starting, alive", "remove"): (State.STOPPING, SILENT_TERM),
@@ -175,7 +174,6 @@ TABLE: dict[tuple[str, str], tuple[State, str]] = {
     ("stopping, asked", "spawned"): (State.STOPPING, "SendStop Signal:TERM SetTimer:term"),
     ("stopping, asked", "hello"): (State.STOPPING, "SendStop Signal:TERM SetTimer:term"),
     ("stopping, asked", "spawn failed"): (State.STOPPED, STOPPED),
-    ("stopping, asked", "timer spawn"): (State.STOPPING, "ReplaceSpawner SetTimer:spawn"),
     **_stopping("stopping, drain"),
     ("stopping, drain", "drained"): (State.STOPPING, "SendStop Signal:TERM SetTimer:term"),
     ("stopping, drain", "timer drain"): (State.STOPPING, "SendStop Signal:TERM SetTimer:term"),

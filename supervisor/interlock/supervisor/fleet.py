@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import secrets
 import signal
@@ -314,9 +313,6 @@ class Fleet:
                 self._cancel_timer(member)
             case commands.Fence(generation):
                 self._fence(member, generation)
-            case commands.ReplaceSpawner():
-                if self.launcher.pid is not None:
-                    os.kill(self.launcher.pid, signal.SIGKILL)
             case commands.Forget():
                 self._cancel_timer(member)
                 self._last_generations[name] = member.worker.generation

@@ -14,10 +14,12 @@ from interlock.supervisor.api import Handler
 from interlock.supervisor.events.sequencer import Sequencer
 from interlock.supervisor.fleet import Fleet
 from interlock.supervisor.lifecycle import inputs
-from interlock.supervisor.lifecycle.states import INIT_MARGIN, SPAWN_BUDGET, State, Worker
+from interlock.supervisor.lifecycle.states import INIT_MARGIN, State, Worker
 from interlock.supervisor.member import SETTLED, Member, Predicate
 from interlock.supervisor.status import Status
 
+SPAWN_MARGIN: Final = 60.0
+"""Seconds for the spawner to start a process, or for another spawner to do it in its place."""
 STOP_MARGIN: Final = 5.0
 """Seconds past the stop ladder before a request stops waiting for it."""
 
@@ -83,7 +85,7 @@ class Handlers:
         member = self._fleet.find(message.name)
         worker, timing = member.worker, self._fleet.timing
         down = timing.drain + timing.term + timing.kill + STOP_MARGIN
-        up = SPAWN_BUDGET + timing.hello + worker.init_budget + INIT_MARGIN
+        up = SPAWN_MARGIN + timing.hello + worker.init_budget + INIT_MARGIN
         now = time.monotonic()
         match message.action:
             case "stop":

@@ -24,7 +24,11 @@ async def ping_workers(fleet: Fleet, clock: PingClock) -> None:
     while True:
         interval = fleet.timing.ping
         await asyncio.sleep(interval)
-        up = [(member.worker.name, member.worker.generation) for member in fleet.up()]
+        up = [
+            (member.worker.name, member.worker.generation)
+            for member in fleet.up()
+            if member.told_gone < member.worker.generation  # the dead do not hang
+        ]
         misses = fleet.timing.ping_misses
         pinged, hung = clock.tick(time.monotonic(), interval, misses, up)
         for name, generation in pinged:

@@ -68,11 +68,6 @@ class Fence:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplaceSpawner:
-    """The spawner does not answer: kill it, which ends in `SpawnerLost`."""
-
-
-@dataclass(frozen=True, slots=True)
 class Publish:
     """Publish this event."""
 
@@ -93,7 +88,6 @@ Command = (
     | SetTimer
     | CancelTimer
     | Fence
-    | ReplaceSpawner
     | Publish
     | Forget
 )

@@ -7,9 +7,6 @@ from enum import StrEnum
 
 from interlock.bus.settings import Timing
 
-SPAWN_BUDGET = 60.0
-"""Seconds that the spawner may take to answer; generous, because a warm image may be in the
-making. After that the spawner counts as hung."""
 INIT_MARGIN = 5.0
 """Seconds on top of a worker's own budget for its preparation, so that it can report first."""
 
@@ -45,7 +42,6 @@ class Process(StrEnum):
 class Timer(StrEnum):
     """What a worker is waiting for; it never waits for two things at once."""
 
-    SPAWN = "spawn"
     HELLO = "hello"
     INIT = "init"
     DRAIN = "drain"

@@ -17,11 +17,12 @@
 What holds in each state (process / the one timer):
 
 - STOPPED: none / none. Nobody wants it to run.
-- STARTING: asked / spawn, then alive / hello.
+- STARTING: asked / none, then alive / hello. That the spawner answers, or is replaced, is the
+  launcher's affair alone.
 - INITIALIZING: alive / init. It proved its token; the worker's own budget is shorter than the
   timer, which is for workers that cannot keep it.
 - READY, DEGRADED: alive / none. Pings watch it from outside.
-- STOPPING: asked / spawn, or alive / drain, term or kill. `after` says what follows. Left only when
+- STOPPING: asked / none, or alive / drain, term or kill. `after` says what follows. Left only when
   the process is known to be gone, so no worker ever has two processes.
 - BACKOFF: none / backoff. FAILED: none / retry. `failure` says why.
 
@@ -42,12 +43,10 @@ from interlock.supervisor.lifecycle.commands import (
     Fence,
     Forget,
     Publish,
-    ReplaceSpawner,
     SendConfigure,
 )
 from interlock.supervisor.lifecycle.states import (
     INIT_MARGIN,
-    SPAWN_BUDGET,
     UP,
     After,
     Failure,
@@ -76,7 +75,7 @@ def step(worker: Worker, event: inputs.Input) -> list[Command]:
 
     >>> worker = Worker("mcp:git", "mcp")
     >>> step(worker, inputs.Start(now=0.0))[1:]
-    [Spawn(generation=1), SetTimer(generation=1, timer=<Timer.SPAWN: 'spawn'>, delay=60.0)]
+    [CancelTimer(), Spawn(generation=1)]
     >>> step(worker, inputs.Exited(now=1.0, generation=7))
     []
     """
@@ -251,8 +250,6 @@ def _must_end(worker: Worker, event: inputs.FromProcess) -> list[Command]:
 
 def _timer(worker: Worker, event: inputs.TimerFired) -> list[Command]:
     match event.timer:
-        case Timer.SPAWN:
-            return [ReplaceSpawner(), set_timer(worker, Timer.SPAWN, SPAWN_BUDGET)]
         case Timer.HELLO:
             worker.failure = Failure(
                 "hello_timeout", f"said no hello within {worker.timing.hello:g} s"

@@ -27,7 +27,6 @@ from interlock.supervisor.lifecycle.commands import (
 )
 from interlock.supervisor.lifecycle.restart import backoff_delay, recent, too_many
 from interlock.supervisor.lifecycle.states import (
-    SPAWN_BUDGET,
     UP,
     USABLE,
     After,
@@ -47,11 +46,12 @@ def begin(worker: Worker, now: float, reason: str) -> list[Command]:
     worker.ready_at = None
     worker.failure = None
     worker.after = After.STAY
+    worker.timer = None
     enter(worker, State.STARTING, now, reason)
     return [
         Publish(WorkerStarting(name=worker.name, generation=worker.generation)),
+        CancelTimer(),
         Spawn(worker.generation),
-        set_timer(worker, Timer.SPAWN, SPAWN_BUDGET),
     ]
 
 
@@ -64,7 +64,7 @@ def end(
     enter(worker, State.STOPPING, now, reason)
     worker.after = after
     begun = Publish(WorkerStopping(name=worker.name, generation=worker.generation, reason=reason))
-    if worker.process is Process.ASKED:  # its timer goes on: the spawner owes an answer
+    if worker.process is Process.ASKED:  # the spawner owes an answer, and one comes always
         return [begun]
     if kill:
         return [begun, *kill_now(worker)]

@@ -77,7 +77,7 @@ class _Worker:
         self.handle: int | None = None
         self.died = False
         self.deadline: asyncio.TimerHandle | None = None
-        """Runs from the order to its answer."""
+        """Runs from the order to its answer, and from its death to the report of its end."""
         self.signals: list[int] = []
 
     def answered(self) -> None:
@@ -99,7 +99,8 @@ class Launcher:
     `on_spawner_lost(reason)` comes after everything was swept and before these; the spawner
     then starts again by itself. `on_notice(code, message)` tells of trouble that stops nothing,
     with an empty message that it is over. What a callback raises goes to the exception handler of
-    the event loop. A spawner that answers no order for `patience` seconds is replaced.
+    the event loop. A spawner that answers no order, or reports no end, for `patience` seconds is
+    replaced.
 
     The process becomes a subreaper. After the death of a spawner every child is killed that was
     not there when `start` was called, so a supervisor must start nothing else.
@@ -159,8 +160,15 @@ class Launcher:
         self._keeper = asyncio.get_running_loop().create_task(self._keep())
 
     def spawn(self, request: SpawnRequest) -> None:
-        """Ask for a worker; the answer comes as `on_spawned` or `on_failed`, never at once."""
+        """Ask for a worker; the answer comes as `on_spawned` or `on_failed`, never at once.
+
+        It takes the place of an earlier generation that still waits for a spawner, which is
+        forgotten without an answer.
+        """
         boot = request.boot
+        for older in [one.boot for one in self._queued if one.boot.name == boot.name]:
+            del self._workers[older.name, older.generation]
+        self._queued = [one for one in self._queued if one.boot.name != boot.name]
         self._workers[boot.name, boot.generation] = _Worker()
         if self._links:
             self._send(request)
@@ -344,6 +352,8 @@ class Launcher:
     def _die(self, name: str, generation: int) -> None:
         worker = self._workers[name, generation]
         worker.died = True
+        # A spawner that hangs would leave the worker dead and its end unsettled for ever.
+        worker.deadline = asyncio.get_running_loop().call_later(self._patience, self._give_up)
         if worker.handle is not None:
             asyncio.get_running_loop().remove_reader(worker.handle)
             os.close(worker.handle)
@@ -408,6 +418,8 @@ class Launcher:
                     await self._start()
                 except SpawnError as error:
                     self._notice(_FAILED, error.message)
+                    # What it may have started has ended with it, and is to be blamed for nothing.
+                    self._call(self._on_spawner_lost, reason)
                     self._bury_all()
 
     def _notice(self, code: str, message: str) -> None:
