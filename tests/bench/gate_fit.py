@@ -25,7 +25,7 @@ from interlock.supervisor.gate.entry import read as read_entry
 from interlock.supervisor.gate.named import calls
 from interlock.supervisor.gate.numbers import Numbers
 from interlock.supervisor.gate.request import read as read_request
-from interlock.supervisor.gate.score import Gathered, beside, features, gather, worth_a_look
+from interlock.supervisor.gate.score import Hit, beside, features, gather, worth_a_look
 
 FOLDS = 5
 INSTALLED = (10, 30, 100)
@@ -38,9 +38,9 @@ Rows = tuple[list[tuple[float, ...]], list[bool], list[float]]
 
 @dataclass(frozen=True)
 class Example:
-    """One request in one install: what was gathered, the features by source, what is right."""
+    """One request in one install: the words and features by source, what is right."""
 
-    gathered: Gathered
+    hits: dict[str, list[Hit]]
     values: dict[str, tuple[float, ...]]
     right: frozenset[str]
     weight: float
@@ -103,20 +103,16 @@ def examples(
                     index.put(entries[source])
             asked = read_request(index, request.text)
             gathered, called = gather(index, asked), calls(index, asked)
+            hits = worth_a_look(gathered, called)
             values = {
                 source: features(
-                    index,
-                    source,
-                    gathered.hits.get(source, []),
-                    gathered.total,
-                    called.cards.get(source, 0.0),
+                    index, source, words, gathered.total, called.cards.get(source, 0.0)
                 )
-                for source in worth_a_look(gathered, called)
+                for source, words in hits.items()
             }
             right = frozenset() if absent else request.right
             weight = 1.0 if right else NOTHING_RIGHT
-            kept = {source: gathered.hits.get(source, []) for source in values}
-            found.append(Example(gathered._replace(hits=kept), values, right, weight))
+            found.append(Example(hits, values, right, weight))
     return found
 
 
@@ -156,7 +152,7 @@ def fit(found: list[Example], threshold: float, more: float) -> Numbers:
             for source, x in example.values.items()
         ]
         ranked.sort(key=lambda item: (-item[0], item[1]))
-        for place, (source, value) in enumerate(beside(example.gathered, ranked)):
+        for place, (source, value) in enumerate(beside(example.hits, ranked)):
             hit = source in example.right
             into = others if place else best
             into[0].append(value)

@@ -20,6 +20,7 @@ from interlock.supervisor.gate import (
 from interlock.supervisor.gate.boilerplate import strip
 from interlock.supervisor.gate.compounds import split
 from interlock.supervisor.gate.frequencies import Frequencies, parse, shipped
+from interlock.supervisor.gate.score import features
 from interlock.supervisor.gate.words import english, german, is_german, pairs, parts
 
 INDEX = GateIndex.build(ALL)
@@ -251,3 +252,11 @@ def test_texts_are_told_apart() -> None:
     assert {text.source for text in (GITHUB, NOTEBOOKLM, WEATHER, LINEAR, NOTION, KALENDER)} == set(
         INDEX.entries
     )
+
+
+def test_one_word_is_measured_as_several_are() -> None:
+    for entry in INDEX.entries.values():
+        for term in entry.terms:
+            once = features(INDEX, entry.source, [(0, term, 0.7)], 2.0, 0.0)
+            same = features(INDEX, entry.source, [(0, term, 0.7), (5, "", 0.0)], 2.0, 0.0)
+            assert once == pytest.approx(same)

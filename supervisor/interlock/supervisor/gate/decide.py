@@ -40,7 +40,7 @@ def explain(index: GateIndex, text: str, context: Context = _NOTHING) -> Decisio
     for source in sorted(index.entries):
         score, by = offered.get(source, (scores.get(source, 0.0), "gate"))
         evidence = list(called.words.get(source, ()))
-        for hit in gathered.hits.get(source, ()):
+        for hit in gathered.hits(source):
             evidence.append(_evidence(index, request, source, hit))
         if by == "context":
             evidence.append(Evidence(text.strip(), "context", 1.0))

@@ -37,6 +37,8 @@ class Entry:
     tool_names: tuple[frozenset[str], ...]
     tool_weights: tuple[float, ...]
     """What each tool's name weighs as a whole."""
+    lightest: dict[str, float]
+    """By term the least that a tool's name weighs which has it."""
     name_terms: frozenset[str]
     name_weight: float
     names: tuple[str, ...]
@@ -86,12 +88,14 @@ def read(text: SourceText, frequencies: Frequencies) -> Entry:
             phrases.setdefault(key, phrase)
             for term in key.split():
                 terms[term] = max(terms.get(term, 0), TOOL_NAME)
+    weights = tuple(sum(map(frequencies.weight, sorted(name))) for name in tools.names)
     return Entry(
         text.source,
         terms,
         {term: tuple(sorted(places.items())) for term, places in tools.places.items()},
         tuple(tools.names),
-        tuple(sum(map(frequencies.weight, sorted(name))) for name in tools.names),
+        weights,
+        tools.lightest(weights),
         name_terms,
         sum(map(frequencies.weight, sorted(name_terms))),
         tuple(dict.fromkeys(name for name in ("".join(own), "".join(base)) if name)),
@@ -120,6 +124,14 @@ class _Tools:
                 self.places.setdefault(term, {}).setdefault(number, False)
         for term in name:
             self.places.setdefault(term, {})[number] = True
+
+    def lightest(self, weights: tuple[float, ...]) -> dict[str, float]:
+        """Return by term the least weight of a tool's name that has it."""
+        found: dict[str, float] = {}
+        for name, weight in zip(self.names, weights, strict=True):
+            for term in name:
+                found[term] = min(weight, found.get(term, weight))
+        return found
 
 
 def _is_mere_name(text: SourceText, base: list[str], frequencies: Frequencies) -> bool:

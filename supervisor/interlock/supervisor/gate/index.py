@@ -14,21 +14,23 @@ from interlock.supervisor.gate.records import SourceText
 FEWEST: Final = 10
 MOST: Final = 100
 """Fewer or more sources count as so many: the numbers know only installs between."""
+MOST_KEPT: Final = 4096
+"""Words of requests that are kept looked up."""
 MAX_NAME_WORDS: Final = 5
 """Words of a request that may together spell one name."""
 
 
-Places = tuple[tuple[str, float, tuple[str, ...]], ...]
-"""Terms with their weights and the sources that have them."""
-
-
 class Found(NamedTuple):
-    """One word of a request in the index: what it counts as, and where it and its like stand."""
+    """One word of a request in the index.
+
+    `first` tells it from other words; `places` gives by source the term that counts there, with its
+    weight; `related` holds the terms that are not the word but stand for the same matter.
+    """
 
     first: str
     weight: float
-    terms: Places
-    related: Places
+    places: dict[str, tuple[str, float]]
+    related: frozenset[str]
 
 
 class GateIndex:
@@ -106,6 +108,12 @@ class GateIndex:
     def _changed(self) -> None:
         self.found.clear()
         self.log_installed = log(min(max(len(self.entries), FEWEST), MOST))
+
+    def keep(self, terms: tuple[str, ...], found: Found) -> None:
+        """Keep what was looked up until the index changes; of very many words none."""
+        if len(self.found) >= MOST_KEPT:
+            self.found.clear()
+        self.found[terms] = found
 
     def weight(self, term: str) -> float:
         """Return how much a term tells, 0 to 1 (kept, since it does not depend on the sources)."""

@@ -39,7 +39,7 @@ def read(index: GateIndex, text: str) -> Request:
         terms = pick(low)
         if terms:
             found.append((word, _in_german(index, low, terms) if in_german else terms))
-        if low != word:
+        if low[1:] != word[1:]:
             found += [(part, pick(part)) for part in humps(word) if pick(part)]
     return Request(words, lowered, in_german, found)
 

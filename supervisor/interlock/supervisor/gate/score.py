@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
+from heapq import nlargest
 from math import exp, log1p
 from operator import mul
 from typing import Final, NamedTuple
 
+from interlock.supervisor.gate.entry import Entry
 from interlock.supervisor.gate.index import Found, GateIndex
 from interlock.supervisor.gate.named import Calls
 from interlock.supervisor.gate.numbers import FARTHEST, RELATED
@@ -20,76 +23,77 @@ PART: Final = 0.2
 """Sources whose words weigh less than this part of the best one's are not looked at either."""
 MOST_CANDIDATES: Final = 8
 """Sources that are looked at closely: those whose words weigh most."""
+FEW: Final = 40
+"""So many sources are sorted without ado."""
 NOBODY: Final = -8.0
 """How little speaks for the next source where there is none."""
 
 
 Hit = tuple[int, str, float]
 """A word of the request that a source has: which word, as which term, and its weight."""
-Hits = dict[str, list[Hit]]
 
 
 class Gathered(NamedTuple):
-    """The words by source, with the weight of all different words of the request."""
+    """The different words of a request with where they stand, what they weigh by source and all."""
 
-    hits: Hits
+    words: list[tuple[int, Found]]
+    sums: dict[str, float]
     total: float
+
+    def hits(self, source: str) -> list[Hit]:
+        """Return the words that a source has, in the request's order."""
+        return [(at, *place) for at, found in self.words if (place := found.places.get(source))]
 
 
 def gather(index: GateIndex, request: Request) -> Gathered:
-    """Return the words that each source has, in the request's order, each once."""
+    """Return where the words of a request stand, each word once."""
     direct: set[str] = set()
     for _, terms in request.terms:
         direct.update(terms)
     seen: set[str] = set()
-    hits: Hits = {}
+    words: list[tuple[int, Found]] = []
+    sums: dict[str, float] = {}
     total = 0.0
     for at, (_, terms) in enumerate(request.terms):
-        found = index.found.get(terms) or look_up(index, terms)
+        found = index.found.get(terms)
+        if found is None:
+            found = look_up(index, terms)
+            index.keep(terms, found)
         if found.first in seen:
             continue
         seen.add(found.first)
+        if not found.related.isdisjoint(direct):
+            found = look_up(index, terms, direct)
         total += found.weight
-        for term, weight, sources in found.terms:
-            _add(hits, sources, (at, term, weight))
-        for term, weight, sources in found.related:
-            if term not in direct:
-                _add(hits, sources, (at, term, weight))
-    return Gathered(hits, total or 1e-9)
+        words.append((at, found))
+        for source, place in found.places.items():
+            sums[source] = sums.get(source, 0.0) + place[1]
+    return Gathered(words, sums, total or 1e-9)
 
 
-def look_up(index: GateIndex, terms: tuple[str, ...]) -> Found:
-    """Return where the terms of one word stand, and those related to them; kept until a change."""
+def look_up(index: GateIndex, terms: tuple[str, ...], said: Container[str] = frozenset()) -> Found:
+    """Return where one word stands: by source its best term, or one related to it.
+
+    Related terms that are said themselves do not count twice.
+    """
     postings, weight, table = index.postings, index.weight, relatives()
     known = [term for term in terms if term in postings]
     own = max(map(weight, known or terms[:1]))
-    related = {
-        other: RELATED * min(weight(other), own)
+    related = [
+        other
         for term in terms
         for other in table.get(term, ())
-        if other in postings
-    }
-    found = Found(
-        known[0] if known else terms[0],
-        own,
-        tuple((t, weight(t), tuple(postings[t])) for t in known if weight(t) > FLOOR),
-        tuple((t, w, tuple(postings[t])) for t, w in related.items() if w > FLOOR),
-    )
-    index.found[terms] = found
-    return found
-
-
-def _add(hits: Hits, sources: tuple[str, ...], hit: Hit) -> None:
-    """Give a word to the sources that have it; of several terms of one word the best counts."""
-    at, _, weight = hit
-    for source in sources:
-        have = hits.get(source)
-        if have is None:
-            hits[source] = [hit]
-        elif (last := have[-1])[0] != at:
-            have.append(hit)
-        elif last[2] < weight:
-            have[-1] = hit
+        if other in postings and other not in terms and other not in said
+    ]
+    weights = [(term, weight(term)) for term in known]
+    weights += [(term, RELATED * min(weight(term), own)) for term in related]
+    places: dict[str, tuple[str, float]] = {}
+    for term, value in weights:
+        if value > FLOOR:
+            for source in postings[term]:
+                if source not in places or places[source][1] < value:
+                    places[source] = (term, value)
+    return Found(known[0] if known else terms[0], own, places, frozenset(related))
 
 
 def features(
@@ -97,6 +101,8 @@ def features(
 ) -> tuple[float, ...]:
     """Return what speaks for one source by itself, in the order of `numbers.FEATURES`."""
     entry = index.entries[source]
+    if len(hits) == 1:
+        return _one_word(index, entry, hits[0], total, card)
     tools, name_terms = entry.tools, entry.name_terms
     by_tool: dict[int, float] = {}
     by_name: dict[int, float] = {}
@@ -144,42 +150,68 @@ def features(
     )
 
 
+def _one_word(
+    index: GateIndex, entry: Entry, hit: Hit, total: float, card: float
+) -> tuple[float, ...]:
+    """Return the same for a source that has one word of the request, as most have."""
+    _, term, weight = hit
+    once = weight if weight < 1.0 else 1.0
+    covered = weight / total
+    logarithm = log1p(weight)
+    lightest = entry.lightest.get(term)
+    in_name = lightest is not None
+    return (
+        1.0,
+        logarithm,
+        weight,
+        covered,
+        logarithm if in_name else 0.0,
+        weight / (lightest or 1.0) * once if in_name else 0.0,
+        weight / (entry.name_weight or 1.0) * once if term in entry.name_terms else 0.0,
+        0.0,
+        entry.log_size,
+        card if card < 1.5 else 1.5,
+        covered * covered,
+        index.log_installed,
+        logarithm if term in entry.tools else 0.0,
+    )
+
+
 def _meet(some: tuple[tuple[int, bool], ...], others: tuple[tuple[int, bool], ...]) -> bool:
     """Tell whether two words stand in one tool."""
     return not {number for number, _ in some}.isdisjoint([number for number, _ in others])
 
 
-def alone(index: GateIndex, gathered: Gathered, calls: Calls) -> list[tuple[float, str]]:
-    """Return the sources worth a closer look with what each has alone, the best first."""
+def alone(
+    index: GateIndex, gathered: Gathered, hits: Mapping[str, list[Hit]], calls: Calls
+) -> list[tuple[float, str]]:
+    """Return what each source has alone, the best first."""
+    numbers, total, cards = index.numbers.alone, gathered.total, calls.cards
     found = []
-    for source in worth_a_look(gathered, calls):
-        values = features(
-            index, source, gathered.hits.get(source, []), gathered.total, calls.cards.get(source, 0)
-        )
-        found.append((sum(map(mul, index.numbers.alone, values)), source))
+    for source, words in hits.items():
+        values = features(index, source, words, total, cards.get(source, 0.0))
+        found.append((sum(map(mul, numbers, values)), source))
     found.sort(key=lambda item: (-item[0], item[1]))
     return found
 
 
-def worth_a_look(gathered: Gathered, calls: Calls) -> list[str]:
-    """Return the sources whose words weigh most, with those of a card."""
-    sums = []
-    most = 0.0
-    for source, hits in gathered.hits.items():
-        have = 0.0
-        for _, _, weight in hits:
-            have += weight
-        if have > LEAST and have > most * PART:
-            sums.append((-have, source))
-            if have > most:
-                most = have
-    sums.sort()
-    found = [source for have, source in sums[:MOST_CANDIDATES] if have < -most * PART]
-    return found + sorted(calls.cards.keys() - set(found)) if calls.cards else found
+def worth_a_look(gathered: Gathered, calls: Calls) -> dict[str, list[Hit]]:
+    """Return the sources whose words weigh most, and those of a card, with their words."""
+    sums = gathered.sums
+    most = nlargest(MOST_CANDIDATES, sums.values()) if len(sums) > FEW else ()
+    least = max(LEAST, PART * (most[0] if most else max(sums.values(), default=0.0)))
+    if most:
+        least = max(least, most[-1])
+    ranked = sorted([(-have, source) for source, have in sums.items() if have >= least])
+    found = {source: gathered.hits(source) for _, source in ranked[:MOST_CANDIDATES]}
+    for source in sorted(calls.cards):
+        if source not in found:
+            found[source] = gathered.hits(source)
+    return found
 
 
 def beside(
-    gathered: Gathered, ranked: list[tuple[float, str]]
+    hits: Mapping[str, list[Hit]], ranked: list[tuple[float, str]]
 ) -> list[tuple[str, tuple[float, ...]]]:
     """Return for each source, the best first, how it stands beside the others."""
     if not ranked:
@@ -189,10 +221,10 @@ def beside(
     found: list[tuple[str, tuple[float, ...]]] = [
         (leader, (1.0, best, min(best - following, FARTHEST)))
     ]
-    taken = {at for at, _, _ in gathered.hits.get(leader, ())}
+    taken = {at for at, _, _ in hits[leader]}
     for have, source in ranked[1:]:
         whole = fresh = 0.0
-        for at, _, weight in gathered.hits.get(source, ()):
+        for at, _, weight in hits[source]:
             whole += weight
             if at not in taken:
                 fresh += weight
@@ -203,8 +235,9 @@ def beside(
 
 def points(index: GateIndex, gathered: Gathered, calls: Calls) -> dict[str, float]:
     """Return by source how likely it is that the request is about it, between 0 and 1."""
+    hits = worth_a_look(gathered, calls)
     found: dict[str, float] = {}
-    for source, values in beside(gathered, alone(index, gathered, calls)):
+    for source, values in beside(hits, alone(index, gathered, hits, calls)):
         numbers = index.numbers.others if found else index.numbers.best
         logit = sum(map(mul, numbers, values))
         found[source] = 1.0 / (1.0 + exp(-max(-30.0, min(30.0, logit))))
