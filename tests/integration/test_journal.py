@@ -115,6 +115,24 @@ def test_an_end_is_never_replaced_by_a_late_start_of_a_call(tmp_path: Path) -> N
     run(story)
 
 
+def test_many_calls_at_once_keep_their_order_and_their_ends(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with journal(tmp_path / "j.sqlite3") as (made, _, _):
+            # In one batch: starts with their ends, ends before a late start, starts alone.
+            batch = [call(n) for n in range(60)]
+            batch += [call(n, "ok") for n in range(0, 60, 2)]
+            batch += [call(n, "timeout") for n in range(60, 100)]
+            batch += [call(60), call(99)]
+            made.add_calls(batch)
+            await made.accept_turn(row("t1"))
+            found = await made.calls("t1")
+            assert [c.call for c in found] == [str(n) for n in range(100)]
+            ends = ["" if n % 2 else "ok" for n in range(60)] + ["timeout"] * 40
+            assert [c.outcome for c in found] == ends
+
+    run(story)
+
+
 def test_the_next_supervisor_finds_what_was_unfinished(tmp_path: Path) -> None:
     async def story() -> None:
         path = tmp_path / "j.sqlite3"

@@ -73,6 +73,10 @@ class Attention:
         self._rows[key] = row
         self._publish(AttentionChanged(name=row.name, code=row.code, message=row.message))
 
+    def has(self, name: str, code: str, subject: str = "") -> bool:
+        """Whether there is such a row; cheaper than to set the same one again."""
+        return (name, code, subject) in self._rows
+
     def clear(self, name: str, code: str, subject: str = "") -> None:
         """Take a row away, if it is there."""
         gone = self._rows.pop((name, code[:MAX_TEXT], subject[:MAX_TEXT]), None)

@@ -90,6 +90,8 @@ class Quotas:
     def leave_out(self, worker: str, count: int = 1) -> None:
         """Count what is not made known; the row about it is the same as long as it is there."""
         self.left_out[worker] += count
+        if self._attention.has(worker, TOO_MANY):  # a busy server has thousands of these a second
+            return
         self._attention.set(
             Row(
                 name=worker,

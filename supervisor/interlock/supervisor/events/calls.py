@@ -143,6 +143,9 @@ def capability_of(worker: str, local: str) -> str:
 
 
 def _cut(call: CallReport) -> CallReport:
+    size = len(call.id) + len(call.capability) + len(call.caller) + len(call.turn)
+    if size + len(call.outcome) <= LONGEST:  # as nearly all are
+        return call
     texts = ("id", "capability", "caller", "turn", "outcome")
     long = {name: text[:LONGEST] for name in texts if len(text := getattr(call, name)) > LONGEST}
     return msgspec.structs.replace(call, **long) if long else call

@@ -64,13 +64,23 @@ INSERT INTO turns (turn, epoch, agent, session, state, text, started, ended, cod
 ON CONFLICT (turn) DO UPDATE SET state = excluded.state, ended = excluded.ended,
   code = excluded.code, message = excluded.message
 """
-_PUT_CALL: Final = """
+_CALLS_AT_ONCE: Final = 50
+"""Rows of one statement: a statement for each row would take more than half as long again."""
+
+
+def _put_calls(rows: int) -> str:
+    marks = ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"] * rows)
+    return f"""
 INSERT INTO calls (epoch, worker, generation, call, capability, caller, turn, outcome, duration_ms,
-  started, may_have_run) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+  started, may_have_run) VALUES {marks}
 ON CONFLICT (epoch, worker, generation, call) DO UPDATE SET outcome = excluded.outcome,
   duration_ms = excluded.duration_ms, may_have_run = excluded.may_have_run
   WHERE excluded.outcome != ''
 """
+
+
+_PUT_CALL: Final = _put_calls(1)
+_PUT_CALLS: Final = _put_calls(_CALLS_AT_ONCE)
 _TURN_COLUMNS: Final = (
     "turn, agent, session, state, text, started, ended, code, message, unattended, epoch"
 )
@@ -223,23 +233,35 @@ def _apply_one(connection: sqlite3.Connection, epoch: str, operation: Operation)
                 "UPDATE turns SET bytes = bytes + ? WHERE turn = ?", (sum(map(len, items)), turn)
             )
         case PutCalls(calls):
-            connection.executemany(
-                _PUT_CALL,
-                [
-                    (
-                        *(epoch, call.worker, call.generation, call.call, call.capability),
-                        *(call.caller, call.turn, call.outcome, call.duration_ms, call.started),
-                        call.may_have_run,
-                    )
-                    for call in calls
-                ],
-            )
+            whole = len(calls) - len(calls) % _CALLS_AT_ONCE
+            for n in range(0, whole, _CALLS_AT_ONCE):
+                values: list[object] = []
+                for call in calls[n : n + _CALLS_AT_ONCE]:
+                    values += _values(epoch, call)
+                connection.execute(_PUT_CALLS, values)
+            connection.executemany(_PUT_CALL, [_values(epoch, call) for call in calls[whole:]])
         case LoseCalls(worker, generation):
             connection.execute(
                 "UPDATE calls SET outcome = 'worker_died', may_have_run = 1 WHERE outcome = '' "
                 "AND epoch = ? AND worker = ? AND generation = ?",
                 (epoch, worker, generation),
             )
+
+
+def _values(epoch: str, call: CallRow) -> tuple[object, ...]:
+    return (
+        epoch,
+        call.worker,
+        call.generation,
+        call.call,
+        call.capability,
+        call.caller,
+        call.turn,
+        call.outcome,
+        call.duration_ms,
+        call.started,
+        call.may_have_run,
+    )
 
 
 def prune(connection: sqlite3.Connection, *, turns: int, size: int, calls: int) -> None:
