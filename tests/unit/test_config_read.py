@@ -14,6 +14,7 @@ from interlock.supervisor.config import Loaded, load
 from interlock.supervisor.config.read import TRUST_FILE, parse
 from interlock.supervisor.config.text import BadFileError
 from interlock.supervisor.config.trust import digest, effects, read_trust, trust_key, write_trust
+from interlock.supervisor.policy.decision import standing
 
 
 class Place:
@@ -270,3 +271,66 @@ def test_trust_shows_whose_values_a_server_would_get() -> None:
         "which gets the value of AWS_KEY, D, GITHUB_TOKEN, OPENAI_API_KEY, keyring:mail"
     )
     assert "plain" not in effect
+
+
+LOST = ["[[policy]]", "policy = ['x']", "[[agents]]", "agents = 3", "mcp_servers = []"]
+
+
+def tier(loaded: Loaded, name: str = "mcp:x/echo") -> str:
+    """What policy says about a capability that would simply run."""
+    return standing(name, "safe", loaded.settings.policy).tier
+
+
+@pytest.mark.parametrize("text", LOST)
+def test_a_section_that_is_no_table_opens_no_door(place: Place, text: str) -> None:
+    place.user.write_text("policy.block = ['mcp:x/rm']\npolicy.allow = ['*']\n")
+    place.local.write_text(f"{text}\n")
+    place.trust(place.local)
+    loaded = place.load()
+    assert codes(loaded)[:1] == ["wrong_type"]
+    assert "until it is mended every capability asks" in loaded.problems[0].message
+    assert (tier(loaded), tier(loaded, "mcp:x/rm")) == ("ask", "block")
+    assert loaded.settings.policy.allow == ()
+    assert ("main" in loaded.settings.agents) == ("agents" not in text)
+
+
+@pytest.mark.parametrize("text", [*LOST, "[policy]\nblock = 3", "[[policy]]\nblock = []"])
+def test_what_forbids_stays_until_a_new_mistake_is_mended(place: Place, text: str) -> None:
+    sound = "policy.block = ['mcp:x/rm']\nagents.main.deny = ['mcp:x/*']\nmcp_servers.x.url = 'http://x'"
+    place.user.write_text(f"{sound}\n")
+    first = place.load()
+    place.user.write_text(f"{text}\n")
+    loaded = place.load(previous=first)
+    assert tier(loaded) == "ask"
+    if "policy" in text:
+        assert tier(loaded, "mcp:x/rm") == "block"
+    if "agents" in text:
+        assert loaded.settings.agents == first.settings.agents
+    if "mcp_servers" in text:
+        assert loaded.settings.mcp_servers == first.settings.mcp_servers
+    again = place.load(previous=loaded)
+    assert again.settings == loaded.settings
+    place.user.write_text("")
+    mended = place.load(previous=again)
+    assert tier(mended) == "safe" and mended.problems == ()
+
+
+def test_while_a_whole_file_cannot_be_read_everything_asks(place: Place) -> None:
+    place.user.write_text("[policy\nblock = ['mcp:x/rm']\n")
+    assert tier(place.load()) == "ask"
+    place.user.write_text("")
+    assert tier(place.load()) == "safe"
+    place.own.write_text("[policy]\n")
+    place.trust(place.own)
+    place.own.write_text("[policy\n")
+    assert tier(place.load()) == "ask"
+    (place.home / TRUST_FILE).write_text("{")
+    place.own.write_text("[policy]\n")
+    assert tier(place.load()) == "ask"
+
+
+def test_a_broken_file_that_never_counted_changes_nothing(place: Place) -> None:
+    place.own.write_text("[policy\n")
+    place.shared.write_text("{")
+    place.trust(place.shared)
+    assert tier(place.load()) == "safe"

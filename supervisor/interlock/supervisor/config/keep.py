@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from interlock.bus.settings import PolicySettings
 from interlock.supervisor.config.merge import Merged
 from interlock.supervisor.config.model import (
     AgentEntry,
@@ -18,6 +19,8 @@ from interlock.supervisor.config.model import (
     Settings,
     worker_name,
 )
+from interlock.supervisor.config.validate import policy_is_unread
+from interlock.supervisor.policy.decision import CAREFUL
 
 _E = TypeVar("_E", ServerEntry, CliEntry, AgentEntry)
 
@@ -31,33 +34,56 @@ def keep_entries(
 ) -> tuple[Settings, list[Problem]]:
     """Return settings in which an entry that has a mistake now is the one that was in force before.
 
-    An entry comes back only if every file that had a part in it still is in force: what lost its
-    trust must not go on through a mistake elsewhere. The problems of kept entries say so.
+    So does all of a section that is no table now. An entry comes back only if every file that had a
+    part in it still is in force: what lost its trust must not go on through a mistake elsewhere.
+    The problems of kept entries say so. Of policy, what forbids stays until a mistake is mended.
     """
+    lost = merged.lost()
     wrong = {problem.entry for problem in problems if problem.severity == "error"}
     files = {layer.file for layer in layers}
     kept: set[str] = set()
 
+    def parts(name: str, key: str, entry: _E) -> set[str]:
+        """The files that had a part in an entry, and the one that it was kept from."""
+        tables = ((one.file, one.tables.get(name)) for one in previous.layers)
+        found = {file for file, table in tables if isinstance(table, dict) and key in table}
+        return found | ({entry.origin.file} if entry.origin.file else set())
+
     def section(name: str, old: dict[str, _E], new: dict[str, _E]) -> dict[str, _E]:
         entries: dict[str, _E] = {}
-        for key in merged.sections[name]:
-            if key in new:
+        names = dict.fromkeys((*merged.sections[name], *(old if name in lost else ())))
+        for key in names:
+            mistaken = worker_name(name, key) in wrong and key not in new
+            if key in old and (mistaken or name in lost) and parts(name, key, old[key]) <= files:
+                kept.add(worker_name(name, key))
+                entries[key] = old[key]
+            elif key in new:
                 entries[key] = new[key]
-            elif key in old and worker_name(name, key) in wrong:
-                parts = {one.file for one in previous.layers if key in one.tables.get(name, {})}
-                if parts <= files:
-                    kept.add(worker_name(name, key))
-                    entries[key] = old[key]
         return entries
 
     before = previous.settings
     settings = msgspec.structs.replace(
         settings,
+        policy=_policy(before.policy, settings.policy, problems),
         mcp_servers=section("mcp_servers", before.mcp_servers, settings.mcp_servers),
         cli_tools=section("cli_tools", before.cli_tools, settings.cli_tools),
         agents=section("agents", before.agents, settings.agents),
     )
     return settings, [_told(problem, kept) for problem in problems]
+
+
+def _policy(old: PolicySettings, new: PolicySettings, problems: list[Problem]) -> PolicySettings:
+    """Return the new policy; while it cannot be read as a whole, with what forbade before."""
+    if not any(map(policy_is_unread, problems)):
+        return new
+    careful = (rule for rule in old.rules if rule.tier in CAREFUL)
+    return msgspec.structs.replace(
+        new,
+        approval=old.approval if new.approval == PolicySettings().approval else new.approval,
+        block=tuple(dict.fromkeys((*old.block, *new.block))),
+        ask=tuple(dict.fromkeys((*old.ask, *new.ask))),
+        rules=tuple(dict.fromkeys((*careful, *new.rules))),
+    )
 
 
 def _told(problem: Problem, kept: set[str]) -> Problem:

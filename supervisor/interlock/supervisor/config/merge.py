@@ -25,6 +25,10 @@ class Merged(msgspec.Struct, kw_only=True):
     misplaced: list[tuple[LayerFile, str, Any]]
     """Top-level keys that are no section, or hold no table: layer, key, value."""
 
+    def lost(self) -> frozenset[str]:
+        """The sections of which some layer holds something else than a table."""
+        return frozenset(key for _, key, _ in self.misplaced if key in SECTIONS)
+
     def place(self, path: Path) -> tuple[LayerFile | None, int]:
         """Return the layer and line of a key path or of the closest key above it."""
         above = path

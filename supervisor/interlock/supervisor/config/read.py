@@ -60,7 +60,7 @@ def load(
             layers.append(layer)
     folder = str(workspace or home)
     merged = merge(layers)
-    settings, problems = validate(merged, folder)
+    settings, problems = validate(merged, folder, incomplete=reading.incomplete)
     if previous is not None:
         settings, problems = keep_entries(previous, merged, layers, settings, problems)
     return Loaded(
@@ -125,9 +125,13 @@ class _Reading:
         self.trust_all = trust_all
         self.before = {layer.file: layer for layer in previous.layers} if previous else {}
         self.trusted: dict[str, str] = {}
+        self.incomplete = False
+        """A file that should count does not, and nobody knows what it forbids."""
+        self._record_lost = False
         try:
             self.trusted = read_trust(home / TRUST_FILE)
         except BadFileError as error:
+            self._record_lost = True
             fix = "interlock trust"
             self._bad(home / TRUST_FILE, error, fix)
 
@@ -150,12 +154,23 @@ class _Reading:
                 problem = _problem(path, error)
                 raise ConfigError(f"{problem}.", code=error.code) from error
             self._bad(path, error)
+            self._missing(candidate, before)
             return before
         self.problems += notes
         if candidate.trusted or self.trust_all or layer.digest == recorded:
             return layer
         self._untrusted(layer)
+        if self._record_lost:
+            self._missing(candidate, before)
         return before
+
+    def _missing(self, candidate: Candidate, before: LayerFile | None) -> None:
+        """Note that nothing is known of a file that was to count and may have forbidden things."""
+        counted = (
+            candidate.trusted or self._record_lost or trust_key(candidate.path) in self.trusted
+        )
+        if before is None and counted and candidate.layer != "mcp.json":
+            self.incomplete = True
 
     def _bad(self, path: Path, error: BadFileError, fix: str = "") -> None:
         self.problems.append(_problem(path, error, fix))

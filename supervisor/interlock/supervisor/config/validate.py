@@ -38,6 +38,11 @@ _S = TypeVar("_S", bound=msgspec.Struct)
 MAX_NAME: Final = 200
 """Characters of the name of a server or agent."""
 
+RESTRICTING: Final = frozenset({"policy", "agents", "mcp_servers", "cli_tools"})
+"""Sections that may forbid something, or make it ask."""
+_STRICT: Final = frozenset({"block", "ask", "approval", "rules"})
+"""Keys of policy of which a default permits more than what somebody wrote."""
+
 _SIZES: Final = (
     ("max_result",),
     ("max_output",),
@@ -47,20 +52,37 @@ _SIZES: Final = (
 )
 
 
-def validate(merged: Merged, folder: str) -> tuple[Settings, list[Problem]]:
+def validate(
+    merged: Merged, folder: str, *, incomplete: bool = False
+) -> tuple[Settings, list[Problem]]:
     """Return the settings that can be used and every problem found on the way.
 
     `folder` is the base of relative paths for entries that no file has, and where servers of the
-    user's own file run.
+    user's own file run. `incomplete`: a whole file is missing that should count, and with it,
+    perhaps, what it forbids.
     """
-    return _Validation(merged, folder).run()
+    return _Validation(merged, folder, incomplete).run()
+
+
+def policy_is_unread(problem: Problem) -> bool:
+    """Tell whether a problem means that something which policy forbids may not be known."""
+    section, _, below = problem.key.partition(".")
+    if problem.severity != "error" or section != "policy":
+        return False
+    return not below or below.partition(".")[0] in _STRICT
+
+
+def _until(key: str) -> str:
+    return "; until it is mended every capability asks" if key in RESTRICTING else ""
 
 
 class _Validation:
     """One pass over all sections."""
 
-    def __init__(self, merged: Merged, folder: str) -> None:
+    def __init__(self, merged: Merged, folder: str, incomplete: bool) -> None:
         self.merged = merged
+        self.lost = merged.lost()
+        self.incomplete = incomplete
         self.folder = folder
         self.problems: list[Problem] = []
         self.entry = ""
@@ -101,7 +123,7 @@ class _Validation:
                 file=layer.file,
                 line=layer.lines.get((key,), 0),
                 key=key,
-                message=f"{key} must be a table, not {shown(value)}",
+                message=f"{key} must be a table, not {shown(value)}{_until(key)}",
                 code="wrong_type",
             )
             if key not in SECTIONS:
@@ -128,12 +150,8 @@ class _Validation:
             for key in ("capability", "argument"):
                 if not getattr(rule, key):
                     self.report("wrong_value", ("policy", "rules", str(n), key), f"{key} is empty")
-        wrong = {
-            problem.key.split(".")[1]
-            for problem in self.problems[before:]
-            if problem.severity == "error" and "." in problem.key
-        }
-        if wrong.isdisjoint({"block", "ask", "approval", "rules"}):
+        unread = any(map(policy_is_unread, self.problems[before:]))
+        if not unread and not self.incomplete and self.lost.isdisjoint(RESTRICTING):
             return policy
         # A rule that cannot be read must not open a door: everything asks until it is mended.
         careful = tuple(rule for rule in policy.rules if rule.tier in CAREFUL)
@@ -179,6 +197,8 @@ class _Validation:
         agents: dict[str, AgentEntry] = {}
         for name, table in self.merged.sections["agents"].items():
             path = ("agents", name)
+            if "agents" in self.lost and self._origin(path).layer == "built-in":
+                continue  # it would be granted everything, whatever the lost tables said of it
             checker = self._begin(path)
             if checker is None:
                 continue
