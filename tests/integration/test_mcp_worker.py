@@ -368,15 +368,28 @@ def test_the_environment_is_an_allow_list_and_secrets_stay_hidden() -> None:
     async def scenario() -> None:
         secret, other = "planted-secret-4711", "planted-other-4712"
         settings = rogue(
-            env={"RIG_TOKEN": "", "AUTH": "Bearer ${RIG_TOKEN}", "API_KEY": other, "LEVEL": "9"},
+            env={
+                "RIG_TOKEN": "",
+                "AUTH": "Bearer ${RIG_TOKEN}",
+                "API_KEY": other,
+                "LEVEL": "9",
+                "INTERLOCK_HOME": "/named",
+            },
+            api_key_env="INTERLOCK_KEY",
             limits=Limits(nice=7, open_files=200),
         )
-        env = {"RIG_TOKEN": secret, "OPENAI_API_KEY": "sk-nobody", "INTERLOCK_HOME": "/x"}
+        env = {
+            "RIG_TOKEN": secret,
+            "OPENAI_API_KEY": "sk-nobody",
+            "INTERLOCK_HOME": "/x",
+            "INTERLOCK_KEY": "x",
+        }
         async with running(settings, env=env) as rig:
             seen = json.loads(text(await rig.call("env")))
             assert seen["RIG_TOKEN"] == secret and seen["AUTH"] == f"Bearer {secret}"
             assert seen["LEVEL"] == "9" and "PATH" in seen and "HOME" in seen
-            assert not {"OPENAI_API_KEY", "INTERLOCK_HOME"} & set(seen)
+            assert "OPENAI_API_KEY" not in seen
+            assert not [name for name in seen if name.startswith("INTERLOCK_")]
             server = rig.note_tree()[0].pid
             limits = read(f"/proc/{server}/limits")
             assert "Max open files            200" in limits

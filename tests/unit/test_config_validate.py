@@ -255,6 +255,24 @@ _SECTIONS = st.dictionaries(
 )
 
 
+@pytest.mark.parametrize(
+    ("text", "code", "line", "message"),
+    [
+        ("command='x'\nidle_stop = 60", "not_supported", 3, "runs all the time"),
+        ("command='x'\nenv = {INTERLOCK_HOME = '/x'}", "own_variable", 3, "not passed on"),
+        ("command='x'\napi_key_env = 'INTERLOCK_KEY'", "own_variable", 3, "not passed on"),
+    ],
+)
+def test_what_has_no_effect_is_said_and_stops_nothing(
+    text: str, code: str, line: int, message: str
+) -> None:
+    found, problems = server(text)
+    assert list(found.mcp_servers) == ["git", "other"]
+    (problem,) = problems
+    assert (problem.code, problem.severity) == (code, "warning")
+    assert problem.line == line and message in problem.message and problem.fix
+
+
 @given(_SECTIONS, _SECTIONS)
 @settings(max_examples=300, deadline=None)
 def test_any_tables_give_settings_and_problems(

@@ -153,10 +153,24 @@ def test_a_watch_shows_each_item_once() -> None:
 def test_a_watch_grants_half_a_window() -> None:
     watch = Watch("t")
     watch.on_items(*items(0, WINDOW // 2 - 1))
-    assert watch.credit() == 0
+    granted: list[int] = []
+    watch.credit(lambda count: granted.append(count) is None)
+    assert granted == []
     watch.on_items(*items(watch.offset, 1))
-    assert watch.credit() == WINDOW // 2
-    assert watch.credit() == 0
+    for _ in range(2):
+        watch.credit(lambda count: granted.append(count) is None)
+    assert granted == [WINDOW // 2]
+
+
+def test_credit_that_a_full_queue_did_not_take_is_granted_later() -> None:
+    """A watcher that loses its credit would wait for ever for the rest of its turn."""
+    watch = Watch("t")
+    watch.on_items(*items(0, WINDOW // 2))
+    watch.credit(lambda count: False)
+    watch.on_items(*items(watch.offset, 3))
+    granted: list[int] = []
+    watch.credit(lambda count: granted.append(count) is None)
+    assert granted == [WINDOW // 2 + 3]
 
 
 def test_a_turn_that_ended_without_saying_so_is_asked_for_once_more() -> None:

@@ -48,8 +48,13 @@ async def _watch_once(line: AsyncLine, watch: Watch) -> AsyncGenerator[Document]
     """Stream a turn until it ends or has to be asked for anew."""
     fields = {"turn": watch.turn, "offset": watch.offset, "credit": WINDOW}
     request_id = await line.open_request(TurnWatch, None, ANSWER, fields)
+
+    def grant(count: int) -> bool:
+        return line.notify(TurnCredit, {"watch": request_id, "credit": count})
+
     try:
         while not watch.ended:
+            watch.credit(grant)
             try:
                 message, body = await line.next_answer(request_id, SILENCE)
             except RequestTimeoutError:
@@ -67,9 +72,6 @@ async def _watch_once(line: AsyncLine, watch: Watch) -> AsyncGenerator[Document]
                 return
             for item in fresh:
                 yield item
-            granted = watch.credit()
-            if granted:
-                line.notify(TurnCredit, {"watch": request_id, "credit": granted})
     finally:
         line.close_request(request_id)
         if not watch.ended and not line.closed:

@@ -127,9 +127,9 @@ class AsyncLine:
             raise error_of(reply)
         return check_json(document) if document else None
 
-    def notify(self, kind: type[Request], fields: dict[str, Any]) -> None:
-        """Send a request that has no answer, if that is possible at once."""
-        self._api.send([b"msgpack", encode(kind(id=0, key=self.info.key, **fields))])
+    def notify(self, kind: type[Request], fields: dict[str, Any]) -> bool:
+        """Send a request that has no answer, if that is possible at once; False if it is not."""
+        return self._api.send([b"msgpack", encode(kind(id=0, key=self.info.key, **fields))])
 
     def check(self) -> None:
         """Raise the error of a lost connection if the supervisor's process is gone.

@@ -47,8 +47,13 @@ def _watch_once(line: Line, watch: Watch) -> Iterator[Document]:
     """Stream a turn until it ends or has to be asked for anew."""
     fields = {"turn": watch.turn, "offset": watch.offset, "credit": WINDOW}
     request_id = line.open_request(TurnWatch, None, time.monotonic() + ANSWER, fields)
+
+    def grant(count: int) -> bool:
+        return line.notify(TurnCredit, {"watch": request_id, "credit": count})
+
     try:
         while not watch.ended:
+            watch.credit(grant)
             answer = line.next_answer(request_id, time.monotonic() + SILENCE)
             if answer is None:
                 # Nothing for long: is the supervisor all right, is the turn still running?
@@ -65,9 +70,6 @@ def _watch_once(line: Line, watch: Watch) -> Iterator[Document]:
             if fresh is None:
                 return
             yield from fresh
-            granted = watch.credit()
-            if granted:
-                line.notify(TurnCredit, {"watch": request_id, "credit": granted})
     finally:
         line.close_request(request_id)
         if not watch.ended and not line.closed:

@@ -208,9 +208,9 @@ class Line:
             raise error_of(reply)
         return check_json(document) if document else None
 
-    def notify(self, kind: type[Request], fields: dict[str, Any]) -> None:
-        """Send a request that has no answer, if that is possible at once."""
-        try_send(self._api, [b"msgpack", encode(kind(id=0, key=self.info.key, **fields))])
+    def notify(self, kind: type[Request], fields: dict[str, Any]) -> bool:
+        """Send a request that has no answer, if that is possible at once; False if it is not."""
+        return try_send(self._api, [b"msgpack", encode(kind(id=0, key=self.info.key, **fields))])
 
     def send(self, sock: Socket, frames: list[bytes], until: float) -> None:
         """Send one message as soon as its peer can take it; raises as `wait_writable`."""

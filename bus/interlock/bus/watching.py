@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from typing import Any, Final
 
 from interlock.bus.codec import check_json
@@ -48,12 +49,10 @@ class Watch:
         self.ended = message.end
         return fresh
 
-    def credit(self) -> int:
-        """Return how many items to grant now, 0 for none."""
-        if self.ended or self._uncredited < WINDOW // 2:
-            return 0
-        granted, self._uncredited = self._uncredited, 0
-        return granted
+    def credit(self, send: Callable[[int], bool]) -> None:
+        """Grant with `send` what was taken, if it is much; what cannot be sent is granted later."""
+        if not self.ended and self._uncredited >= WINDOW // 2 and send(self._uncredited):
+            self._uncredited = 0
 
     def again(self) -> None:
         """Begin anew at the same offset: the next request grants a whole window."""

@@ -58,16 +58,16 @@ KINDS: Final = {
 BOOT_PREFIX: Final = 4
 """Bytes of the boot record's length, big-endian, before it on the lifeline."""
 MAX_BOOT: Final = 60_000
-STOP_TIME: Final = 7.0
-"""Seconds that a kind's `stop` may take; the supervisor sends SIGKILL after 8."""
+STOP_TIME: Final = 5.5
+"""Seconds that a kind's `stop` may take. All steps of the end together stay below 7.5 s: the
+supervisor sends SIGKILL after 8."""
 SWEEP_TIME: Final = 1.0
-LAST_ANSWERS: Final = 0.2
-"""Seconds for callers to read the last answers: what they have not read when their connection ends
-is thrown away by libzmq at their end."""
 LINGER: Final = 0.5
 """Seconds that the last messages may take to leave."""
 FAREWELL: Final = 0.2
-"""Seconds that callers have to read their last answers."""
+"""Seconds that callers have to read their last answers: what they have not read when their
+connection ends is thrown away by libzmq at their end. That is also why `drained` waits until all
+was sent."""
 
 
 class WorkerHost:

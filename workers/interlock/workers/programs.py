@@ -11,7 +11,14 @@ from typing import Final, NamedTuple
 
 from interlock.bus.settings import Limits
 from interlock.workers.failure import WorkerError
-from interlock.workers.secrets import Masks, environment, hide_literals, resolve, resolve_entries
+from interlock.workers.secrets import (
+    OWN_PREFIX,
+    Masks,
+    environment,
+    hide_literals,
+    resolve,
+    resolve_entries,
+)
 
 INHERITED: Final = frozenset(
     "PATH HOME USER LOGNAME SHELL LANG TMPDIR TERM TZ "
@@ -132,7 +139,8 @@ async def build_program(where: str, base: str, wanted: Wanted, masks: Masks) -> 
     own = environment()
     env = base_environment(own)
     hide_literals((value for key, value in env.items() if key.lower().endswith("_proxy")), masks)
-    env |= await resolve_entries(wanted.env, own, masks, f"{where}.env")
+    named = {key: value for key, value in wanted.env.items() if not key.startswith(OWN_PREFIX)}
+    env |= await resolve_entries(named, own, masks, f"{where}.env")
     program = await resolve(wanted.command, own, masks, f"{where}.command")
     args = [await resolve(arg, own, masks, f"{where}.args") for arg in wanted.args]
     hide_literals(args, masks)

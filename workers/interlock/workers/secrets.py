@@ -25,6 +25,8 @@ ALLOWED_BACKENDS: Final = ("keyring.backends.", "keyring.testing.")
 """Other backends may ask for a password on a terminal, which would block the worker."""
 REFUSED_BACKENDS: Final = ("keyring.backends.fail", "keyring.backends.null")
 MAX_CHUNKS: Final = 64
+OWN_PREFIX: Final = "INTERLOCK_"
+"""Variables of Interlock itself; no program below a worker gets one, whatever its entry names."""
 MASK: Final = "[secret]"
 MIN_MASKED: Final = 6
 """Shorter values would hide ordinary text."""
@@ -256,4 +258,4 @@ def _read_keyring(name: str) -> str | None:
 
 def environment() -> dict[str, str]:
     """Return this process's environment without the variables that are Interlock's own."""
-    return {key: value for key, value in os.environ.items() if not key.startswith("INTERLOCK_")}
+    return {key: value for key, value in os.environ.items() if not key.startswith(OWN_PREFIX)}

@@ -42,6 +42,11 @@ RESTRICTING: Final = frozenset({"policy", "agents", "mcp_servers", "cli_tools"})
 """Sections that may forbid something, or make it ask."""
 _STRICT: Final = frozenset({"block", "ask", "approval", "rules"})
 """Keys of policy of which a default permits more than what somebody wrote."""
+WARNINGS: Final = frozenset(
+    "unknown_key shadowed unknown_agent whole_command own_variable not_supported".split()
+)
+"""Codes of problems after which the entry still runs."""
+OWN_PREFIX: Final = "INTERLOCK_"
 
 _SIZES: Final = (
     ("max_result",),
@@ -103,7 +108,7 @@ class _Validation:
     def report(self, code: str, path: Path, message: str, fix: str = "") -> None:
         """Note a problem at a key path, with the place of that key."""
         layer, line = self.merged.place(path)
-        warning = code in ("unknown_key", "shadowed", "unknown_agent", "whole_command")
+        warning = code in WARNINGS
         self.problems.append(
             Problem(
                 file=layer.file if layer else "",
@@ -260,6 +265,9 @@ class _Validation:
         if not remote and " " in settings.command and not settings.args:
             message = "command looks like a whole command line; its words belong into args"
             self.report("whole_command", (*path, "command"), message)
+        if settings.idle_stop:
+            message = "idle_stop is not supported yet: the server runs all the time"
+            self.report("not_supported", (*path, "idle_stop"), message, "remove it, or set it to 0")
         if settings.call_timeout > settings.call_timeout_max:
             message = "call_timeout is larger than call_timeout_max"
             checker.error("wrong_value", (*path, "call_timeout"), message)
@@ -294,6 +302,13 @@ class _Validation:
                     message = f"{key} contains a character that cannot be passed on"
                     checker.error("wrong_value", (*path, key), message)
                     break
+        own = [("env", name) for name in table.get("env", {}) if name.startswith(OWN_PREFIX)]
+        if str(table.get("api_key_env", "")).startswith(OWN_PREFIX):
+            own.append(("api_key_env", table["api_key_env"]))
+        for key, name in own:
+            place = (*path, key, name) if key == "env" else (*path, key)
+            message = f"{name} is not passed on: variables of Interlock itself never are"
+            self.report("own_variable", place, message, "remove it, or rename it")
         for name in table.get("env", {}):
             if not name or "=" in name:
                 message = f"{name!r} is no name of a variable"

@@ -23,6 +23,10 @@ BUFFER_MAX: Final = 4 << 20
 KEPT_ON_OVERFLOW: Final = 256 << 10
 """Characters at the end of the merged deltas that survive an overflow."""
 
+PATIENCE: Final = 120.0
+"""Seconds that the last items of a turn wait for a supervisor that takes none; it ends the turn by
+itself long before."""
+
 _CUT_NOTE: Final = "[text left out here while the supervisor was away; the end of the turn has it]"
 
 
@@ -149,9 +153,14 @@ class ItemSink:
             delay = self._batcher.ready_in(self._loop.time())
             self._timer = self._loop.call_later(delay, self._flush)
 
-    async def flushed(self) -> None:
-        """Return when the supervisor's socket has taken every item; the caller sets a deadline."""
-        await self._empty.wait()
+    async def flushed(self, seconds: float = PATIENCE) -> bool:
+        """Wait until the supervisor's socket has taken every item; False if it did not in time."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._empty.wait()
+        except TimeoutError:
+            return False
+        return True
 
     def close(self) -> None:
         """Stop sending; items that still wait are dropped."""

@@ -116,7 +116,7 @@ class AgentKind:
         if refusal:
             sink.put(TurnStarted(agent=self._view.name, model=self._view.model))
             sink.put(TurnFailed(code="bad_turn", message=refusal))
-            task = asyncio.get_running_loop().create_task(sink.flushed())
+            task = asyncio.get_running_loop().create_task(self._send_rest(turn, sink))
         else:
             run = TurnRun(dispatch, text, self._view, sink, self._pool, self._desk)
             self._runs[turn] = run
@@ -133,7 +133,13 @@ class AgentKind:
             sink.put(TurnFailed(code="internal", message="The agent failed; see its log."))
         finally:
             self._runs.pop(run.turn, None)
-        await sink.flushed()
+        await self._send_rest(run.turn, sink)
+
+    async def _send_rest(self, turn: str, sink: ItemSink) -> None:
+        if not await sink.flushed():
+            self._host.log.line(
+                "ERROR", f"The end of turn {turn} could not be sent; it is dropped."
+            )
 
     def _ended(self, turn: str, sink: ItemSink, task: asyncio.Task[None]) -> None:
         self._tasks.pop(turn, None)

@@ -105,7 +105,8 @@ class CliKind:
 
     def gauges(self) -> Gauges:
         """Programs that run and calls that wait."""
-        return Gauges(in_flight=self._busy, queue=self._waiting)
+        lost = self._reporter.lost if self._reporter is not None else 0
+        return Gauges(in_flight=self._busy, queue=self._waiting, dropped=lost)
 
     def _publish(self) -> None:
         settings = self._configure.settings

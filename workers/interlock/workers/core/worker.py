@@ -118,7 +118,8 @@ class CoreKind:
 
     def gauges(self) -> Gauges:
         """Calls under way; none waits."""
-        return Gauges(in_flight=len(self._running))
+        lost = self._reporter.lost if self._reporter is not None else 0
+        return Gauges(in_flight=len(self._running), dropped=lost)
 
     def _submit(self, call: IncomingCall) -> None:
         tool = self._tools.get(call.name)

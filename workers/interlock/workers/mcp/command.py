@@ -5,7 +5,7 @@ from __future__ import annotations
 from interlock.bus.settings import McpConfigure
 from interlock.workers.failure import WorkerError
 from interlock.workers.programs import Command, Wanted, build_program
-from interlock.workers.secrets import Masks, environment, resolve_entries
+from interlock.workers.secrets import OWN_PREFIX, Masks, environment, resolve_entries
 
 
 async def build_command(configure: McpConfigure, masks: Masks) -> Command:
@@ -25,7 +25,7 @@ async def build_command(configure: McpConfigure, masks: Masks) -> Command:
         )
     wanted = Wanted(settings.command, settings.args, settings.env, settings.cwd, settings.limits)
     command = await build_program(where, configure.folder, wanted, masks)
-    if not settings.api_key_env:
+    if not settings.api_key_env or settings.api_key_env.startswith(OWN_PREFIX):
         return command
     key = await resolve_entries(
         {settings.api_key_env: ""}, environment(), masks, f"{where}.api_key_env"

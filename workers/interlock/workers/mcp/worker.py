@@ -43,7 +43,7 @@ PROBE_TIMEOUT: Final = 5.0
 LOG_TEXT: Final = 4096
 """Characters of a server's log message that are passed on."""
 LOGS_PER_SECOND: Final = 50
-GRACE: Final = 2.0
+GRACE: Final = 1.3
 """Seconds that a server gets to end by itself, and again after SIGTERM; less with a short term."""
 
 
@@ -132,7 +132,7 @@ class McpKind:
         if self._reporter is not None:
             self._reporter.flush()
         if self._session is not None:
-            await self._session.close(min(GRACE, self._configure.timing.term / 4))
+            await self._session.close(min(GRACE, self._configure.timing.term / 6))
 
     def on_control(self, message: ControlDown, body: bytes | None) -> None:
         """Ignore what is meant for other kinds."""
@@ -143,7 +143,8 @@ class McpKind:
         if self._calls is None or self._session is None:
             return Gauges()
         running, waiting, dropped = self._calls.gauges
-        return Gauges(running, waiting, dropped + self._session.dropped)
+        lost = self._reporter.lost if self._reporter is not None else 0
+        return Gauges(running, waiting, dropped + self._session.dropped + lost)
 
     def _mute(self, limit: float) -> WorkerError:
         words = self._session.last_words() if self._session else ""
