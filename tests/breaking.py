@@ -7,6 +7,7 @@ with Busy(interlock) as busy:      # turns through agent:main to mcp:good, one a
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -15,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,6 +25,7 @@ from command_line import Command
 from supervised import DIRECT_AGENT, PATIENCE, Supervised, rogue_toml
 
 from interlock.bus import procfs
+from interlock.bus.aclient import AsyncClient
 from interlock.bus.client import Client
 
 GOOD = DIRECT_AGENT + rogue_toml("good")
@@ -85,6 +88,20 @@ class Busy:
                     self._some.release()
         except Exception as error:  # noqa: BLE001 - whatever it is, the test shows it
             self.bad.append(repr(error))
+
+
+class Held:
+    """A call, `text` in a turn, that lasts until it is let go."""
+
+    def __init__(self, folder: Path, server: str) -> None:
+        self._file = folder / f"held-{os.urandom(8).hex()}"
+        self.arguments = {"path": str(self._file)}
+        self.capability = f"{server}/hold"
+        self.text = f"{self.capability} {json.dumps(self.arguments)}"
+
+    def let_go(self) -> None:
+        """The call is answered now."""
+        self._file.touch()
 
 
 class Watching:
@@ -177,6 +194,33 @@ def in_threads(*work: Any) -> None:
         assert not thread.is_alive()
     if trouble:
         raise trouble[0]
+
+
+def restarts_at_once(interlock: Supervised, name: str, count: int) -> list[dict[str, Any]]:
+    """Ask for that many restarts while a call is under way, which ends once all have asked.
+
+    So the old generation, which drains, is there until then. Returns their answers.
+    """
+    held = Held(interlock.config.parent, name)
+    place = interlock.mark()
+
+    async def ask() -> list[dict[str, Any]]:
+        async with AsyncClient.connect(interlock.home.path) as client, asyncio.TaskGroup() as group:
+            asked = [group.create_task(client.control("restart", name)) for _ in range(count)]
+            await group.create_task(client.status())  # it came after them, over the same connection
+            held.let_go()
+            return [await one for one in asked]
+
+    def call_it() -> str:
+        with Client(interlock.home.path) as client:
+            return client.call(held.capability, held.arguments).outcome
+
+    with ThreadPoolExecutor(1) as thread:
+        call = thread.submit(call_it)
+        interlock.wait_event("tool.started", name, place)
+        rows = asyncio.run(ask())
+        assert call.result(PATIENCE) == "ok"
+    return rows
 
 
 @contextlib.contextmanager

@@ -46,13 +46,13 @@ def test_a_slow_call_times_out_unless_it_reports_progress(rig: FaultRig) -> None
             "alive": "ok",
             "capped": "timeout",
         }
-        assert 1900 < results["slow"].duration_ms < 3500
+        assert 1900 < results["slow"].duration_ms < 4500
         assert 2900 < results["alive"].duration_ms and len(told) >= 4
-        assert 3900 < results["capped"].duration_ms < 6000
+        assert 3900 < results["capped"].duration_ms < 8000
         items = turn.result(20)
         ended = {one["id"]: one for one in items if one["type"] == "tool.result"}
         assert [ended[f"call_{n}"]["outcome"] for n in (1, 2, 3)] == ["timeout", "ok", "ok"]
-        assert 1900 < ended["call_1"]["duration_ms"] < 3500
+        assert 1900 < ended["call_1"]["duration_ms"] < 4500
         failed = interlock.wait_event("tool.failed", "mcp:x", place)
         assert failed["code"] == "timeout"
         assert interlock.worker("mcp:x")["state"] == "READY"

@@ -15,6 +15,7 @@ from supervised import PATIENCE, Supervised, rogue_toml, timing
 
 from interlock.bus.client import Client
 
+PING = 0.8
 ALL = ("agent:main", "mcp:good", "mcp:bad")
 
 
@@ -39,10 +40,8 @@ def assert_nobody_was_restarted(
     interlock: Supervised, before: dict[str, dict[str, object]], place: int
 ) -> None:
     """After more than three further pings all are the same processes and no event blames one."""
-    interval = 0.3
-    for _ in range(4):
-        with pytest.raises(AssertionError):
-            interlock.wait_for(lambda event: "stopping" in event["topic"], place, interval)
+    with pytest.raises(AssertionError):
+        interlock.wait_for(lambda event: "stopping" in event["topic"], place, 4 * PING)
     for name, row in before.items():
         now = interlock.worker(name)
         assert (now["pid"], now["state"], now["restarts"]) == (row["pid"], "READY", 0)
@@ -52,13 +51,13 @@ def assert_nobody_was_restarted(
 
 @pytest.fixture(scope="module")
 def interlock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervised]:
-    config = timing(ping=0.3) + GOOD + rogue_toml("bad", *STUBBORN)
+    config = timing(ping=PING) + GOOD + rogue_toml("bad", *STUBBORN)
     with Supervised(tmp_path_factory.mktemp("stopped"), config) as running:
         yield running
 
 
 def test_calls_under_held_tickets_go_on_without_the_supervisor(interlock: Supervised) -> None:
-    """Supervisor stopped for 3 s, which are 10 pings: no call fails, nobody is restarted."""
+    """Supervisor stopped for five pings: no call fails, nobody is restarted."""
     before = ready(interlock, *ALL)
     outcomes: list[str] = []
     slowest = 0.0
@@ -66,13 +65,13 @@ def test_calls_under_held_tickets_go_on_without_the_supervisor(interlock: Superv
         assert caller.call("mcp:good/echo").outcome == "ok"
         place = interlock.mark()
         with stopped([interlock.pid]):
-            until = time.monotonic() + 3.0
+            until = time.monotonic() + 5 * PING
             while time.monotonic() < until:
                 began = time.monotonic()
                 outcomes.append(caller.call("mcp:good/echo", {"n": len(outcomes)}).outcome)
                 slowest = max(slowest, time.monotonic() - began)
     assert len(outcomes) > 50 and set(outcomes) == {"ok"}
-    assert slowest < 2.0  # nobody waited for the supervisor
+    assert slowest < 3.0  # nobody waited for the supervisor
     assert_nobody_was_restarted(interlock, before, place)
     assert list(interlock.client.turn('mcp:good/echo {"a": 1}'))[-1]["type"] == "turn.completed"
     calls = [event for event in interlock.events[place:] if event["topic"] == "tool.completed"]
@@ -87,7 +86,7 @@ def test_a_turn_goes_on_while_the_supervisor_is_stopped(interlock: Supervised) -
     watching.until("tool.result")
     place = interlock.mark()
     with stopped([interlock.pid]):
-        elapse(2.0)
+        elapse(5 * PING)
     items = watching.join()
     assert items[-1]["type"] == "turn.completed"
     results = [item for item in items if item["type"] == "tool.result"]
@@ -102,7 +101,7 @@ def test_a_sleep_of_the_whole_machine_blames_nobody(interlock: Supervised) -> No
     place = interlock.mark()
     with Busy(interlock) as busy:
         with stopped(tree_of(interlock)):
-            elapse(2.5)
+            elapse(5 * PING)
         busy.wait(3)
     assert_nobody_was_restarted(interlock, before, place)
 

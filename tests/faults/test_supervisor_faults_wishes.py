@@ -11,7 +11,18 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from breaking import GOOD, STUBBORN, Busy, Watching, in_threads, popen, ready, run, topics
+from breaking import (
+    GOOD,
+    STUBBORN,
+    Busy,
+    Watching,
+    in_threads,
+    popen,
+    ready,
+    restarts_at_once,
+    run,
+    topics,
+)
 from supervised import PATIENCE, Supervised, rogue_toml, timing
 
 from interlock.bus.client import Client
@@ -64,21 +75,10 @@ def test_many_restarts_at_once_are_one(interlock: Supervised) -> None:
     """Two (and more) restarts at once: exactly one new generation for all who asked."""
     generation = interlock.wait_state("mcp:bad", "READY")["generation"]
     place = interlock.mark()
-    rows: list[dict[str, object]] = []
     with Busy(interlock):
-        # A call under way keeps the old generation draining until all have asked.
-        call = threading.Thread(target=_sleep_call, args=(interlock,))
-        call.start()
-        interlock.wait_event("tool.started", "mcp:bad", place)
-        in_threads(*[lambda: rows.append(control(interlock, "restart", "mcp:bad"))] * 3)
-        call.join(PATIENCE)
+        rows = restarts_at_once(interlock, "mcp:bad", 3)
     assert [(row["state"], row["generation"]) for row in rows] == [("READY", generation + 1)] * 3
     assert topics(interlock, "mcp:bad", place).count("worker.starting") == 1
-
-
-def _sleep_call(interlock: Supervised) -> None:
-    with Client(interlock.home.path) as client:
-        client.call("mcp:bad/sleep", {"seconds": 0.7})
 
 
 def test_restart_during_backoff_does_not_wait_for_it(interlock: Supervised) -> None:

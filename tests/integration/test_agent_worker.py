@@ -85,7 +85,7 @@ def test_every_failure_is_a_result_and_the_turn_goes_on(tmp_path: Path) -> None:
                 'mcp:s/fine {"n":\nmcp:s/mute\nmcp:s/full\nmcp:s/error\nmcp:s/odd\n'
                 "mcp:x/secret\nmcp:s/fime\nmcp:s/fine",
                 server,
-                timeout=0.2,
+                timeout=1.0,
             )
             items = await peer.ended()
         server.data.close()
@@ -142,8 +142,8 @@ def test_cancelling_ends_the_turn_and_tells_the_server(
             async with asyncio.timeout(5):
                 await server.arrived.wait()
             peer.kind.on_control(m.TurnCancel(turn=TURN, code=code), None)
-            items = await peer.ended(seconds=1.0)
-            async with asyncio.timeout(1):
+            items = await peer.ended(seconds=5.0)
+            async with asyncio.timeout(5):
                 await cancelled.wait()
         server.data.close()
         assert results(items) == [("cancelled", "The turn ended before the call.")]
@@ -187,7 +187,7 @@ def test_without_a_model_a_turn_fails_at_once_and_says_what_to_do(
     async def story() -> None:
         async with agent(tmp_path, model=model) as peer:
             peer.dispatch("mcp:s/fine {}")
-            items = await peer.ended(seconds=1.0)
+            items = await peer.ended(seconds=5.0)
         assert [i["type"] for i in items] == ["turn.started", "turn.failed"]
         assert items[-1]["code"] == "no_model"
         assert "[agents.main]" in items[-1]["message"]
@@ -199,7 +199,7 @@ def test_plain_words_for_the_direct_agent_are_a_bad_turn(tmp_path: Path) -> None
     async def story() -> None:
         async with agent(tmp_path) as peer:
             peer.dispatch("What changed in this repository?")
-            items = await peer.ended(seconds=1.0)
+            items = await peer.ended(seconds=5.0)
         assert items[-1]["code"] == "bad_turn"
 
     asyncio.run(story())
@@ -358,7 +358,7 @@ def test_a_call_that_a_person_decides_waits_without_the_turns_clock(tmp_path: Pa
         server = Server(tmp_path, "mcp:s", 1, {"one": echo})
         row = msgspec.structs.replace(server.row("one"), tier="ask", per_call=True)
         async with agent(tmp_path) as peer:
-            dispatch = m.TurnDispatch(turn=TURN, deadline_ms=400, offer=(row,))
+            dispatch = m.TurnDispatch(turn=TURN, deadline_ms=1000, offer=(row,))
             peer.kind.on_control(dispatch, b'"mcp:s/one"')
             await peer.until(lambda: bool(peer.requests))
             ((request, body),) = peer.requests
@@ -367,7 +367,7 @@ def test_a_call_that_a_person_decides_waits_without_the_turns_clock(tmp_path: Pa
             peer.kind.on_control(parked, None)
             assert await peer.item("approval.waiting") == {"type": "approval.waiting", "id": "a1"}
             assert (await peer.item("tool.call"))["tier"] == "ask"
-            await asyncio.wait({asyncio.ensure_future(peer.ended())}, timeout=0.6)
+            await asyncio.wait({asyncio.ensure_future(peer.ended())}, timeout=1.5)
             assert peer.items[TURN][-1]["type"] == "approval.waiting"
             assert not server.calls
             grant = m.TicketGrant(id=request.id, row=row, target=one_call(server))

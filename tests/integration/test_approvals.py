@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from approving import ASK, Asking, after, results
+from breaking import Held
 from fault_rig import until
 from peers import Peer, context
 from supervised import PATIENCE
@@ -123,7 +124,7 @@ def test_always_asks_for_what_only_shows(tmp_path: Path) -> None:
 
 
 def test_no_and_no_answer_differ(tmp_path: Path) -> None:
-    with Asking(tmp_path, approval=0.4) as x:
+    with Asking(tmp_path, approval=1.5) as x:
         before = x.calls()
         turn = x.turn(ECHO)
         event = x.requested()
@@ -371,17 +372,21 @@ tier = "ask"
 def test_a_new_policy_is_in_force_in_turns_that_run(tmp_path: Path) -> None:
     with Asking(tmp_path, "") as x:
         place = x.interlock.mark()
-        turn = x.turn('mcp:x/echo {}\nmcp:x/sleep {"seconds": 1.5}\nmcp:x/echo {}\nmcp:x/pid')
-        x.interlock.wait_event("tool.started", capability="mcp:x/sleep", after=place)
+        held = Held(tmp_path, "mcp:x")
+        turn = x.turn(f"mcp:x/echo {{}}\n{held.text}\nmcp:x/echo {{}}\nmcp:x/pid")
+        x.interlock.wait_event("tool.started", capability="mcp:x/hold", after=place)
         x.policy('[policy]\nblock = ["mcp:x/echo"]\n')
+        held.let_go()
         assert results(turn.result(PATIENCE)) == ["ok", "ok", "denied", "ok"]
 
         x.policy("")
         assert x.client.call("mcp:x/echo", {"n": 1}).ok
         place = x.interlock.mark()
-        turn = x.turn('mcp:x/sleep {"seconds": 1.5}\nmcp:x/echo {}')
-        x.interlock.wait_event("tool.started", capability="mcp:x/sleep", after=place)
+        held = Held(tmp_path, "mcp:x")
+        turn = x.turn(f"{held.text}\nmcp:x/echo {{}}")
+        x.interlock.wait_event("tool.started", capability="mcp:x/hold", after=place)
         x.policy('[policy]\nask = ["mcp:x/echo"]\n')
+        held.let_go()
         event = x.requested(place)
         x.client.approve(event["id"])
         assert results(turn.result(PATIENCE)) == ["ok", "ok"]

@@ -236,7 +236,7 @@ def test_an_answer_that_crosses_the_cancel_is_late(tmp_path: Path) -> None:
 def test_progress_renews_the_deadline_up_to_its_cap(tmp_path: Path) -> None:
     async def test(rig: Rig) -> None:
         began = asyncio.get_running_loop().time()
-        future = rig.edge().call("park", b"{}", 0.3, timeout_max=0.7)
+        future = rig.edge().call("park", b"{}", 1.0, timeout_max=2.0)
         call = await rig.next_parked()
 
         def report() -> None:
@@ -247,7 +247,7 @@ def test_progress_renews_the_deadline_up_to_its_cap(tmp_path: Path) -> None:
         report()
         answer = await future
         assert answer.outcome == "timeout"
-        assert 0.65 < asyncio.get_running_loop().time() - began < 3
+        assert 1.95 < asyncio.get_running_loop().time() - began < 6
 
     run(tmp_path, test)
 
@@ -390,7 +390,7 @@ def test_revoked_tickets_are_denied_and_newer_ones_are_not(tmp_path: Path, revok
 
 def test_a_ticket_expires_on_an_open_connection(tmp_path: Path) -> None:
     async def test(rig: Rig) -> None:
-        expires = time.time() + 0.2
+        expires = time.time() + 1.0
         edge = rig.edge(expires=expires)
         assert (await edge.call("echo", b"{}", 5)).outcome == "ok"
         over = asyncio.Event()

@@ -82,13 +82,13 @@ def test_deadlines_progress_and_cancellation() -> None:
             steps: list[float] = []
             renewed = await rig.start_call(
                 "sleep",
-                {"seconds": 1.5, "progress": 0.2},
-                seconds=0.7,
+                {"seconds": 2.5, "progress": 0.2},
+                seconds=1.5,
                 cap=30,
                 on_progress=lambda p: steps.append(p.progress),
             )
             assert renewed.outcome == "ok" and len(steps) >= 5
-            capped = await rig.call("sleep", {"seconds": 9, "progress": 0.2}, seconds=0.7, cap=1.2)
+            capped = await rig.call("sleep", {"seconds": 9, "progress": 0.2}, seconds=1.5, cap=2.0)
             assert capped.outcome == "timeout"
             running_call = rig.start_call("mute")
             await rig.report("mute", "")
@@ -111,7 +111,7 @@ def test_the_queue_is_bounded_and_the_rest_runs_later() -> None:
 
 def test_the_circuit_opens_and_closes() -> None:
     async def scenario() -> None:
-        async with running(rogue(call_timeout=0.3), circuit_open=0.5) as rig:
+        async with running(rogue(call_timeout=0.3), circuit_open=1.5) as rig:
             for _ in range(3):
                 assert (await rig.call("mute", seconds=0.3)).outcome == "timeout"
             state = await rig.expect(m.StateReport)

@@ -115,13 +115,13 @@ def test_a_killed_spawner_is_replaced_and_its_workers_come_back(tmp_path: Path) 
 
 
 def test_a_supervisor_that_was_stopped_blames_no_worker(tmp_path: Path) -> None:
-    with Supervised(tmp_path, timing(ping=0.2) + BOTH) as interlock:
+    with Supervised(tmp_path, timing(ping=1.0) + BOTH) as interlock:
         wait_ready(interlock)
         place = interlock.mark()
         interlock.process.send_signal(signal.SIGSTOP)
         # The time itself is what is tested: it is far more than three pings.
         os.waitid(os.P_PID, interlock.pid, os.WSTOPPED | os.WNOWAIT)
-        subprocess.run(["sleep", "2"], check=True)
+        subprocess.run(["sleep", "4"], check=True)
         interlock.process.send_signal(signal.SIGCONT)
         with pytest.raises(AssertionError):
             interlock.wait_event("worker.stopping", after=place, patience=2.0)

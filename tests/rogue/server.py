@@ -55,6 +55,7 @@ TOOLS = {
     "env": "Answers with the environment of the server",
     "pid": "Answers with the process id",
     "sleep": "Answers after `seconds`; `progress`: reports every that many seconds",
+    "hold": "Answers once there is a file at `path`",
     "mute": "Never answers",
     "crash": "Exits in the middle of the call with status `code` or by `signal`",
     "fail": "Answers with isError",
@@ -247,6 +248,12 @@ def sleep(request, arguments, token):
     text(request, "slept")
 
 
+def hold(request, arguments):
+    while not os.path.exists(arguments["path"]):
+        time.sleep(0.01)
+    text(request, "held")
+
+
 def crash(arguments):
     if "signal" in arguments:
         os.kill(os.getpid(), int(arguments["signal"]))
@@ -300,6 +307,8 @@ def call(request):
             text(request, str(os.getpid()))
         case "sleep":
             sleep(request, arguments, token)
+        case "hold":
+            hold(request, arguments)
         case "mute":
             pass
         case "crash":
