@@ -76,6 +76,7 @@ class Supervised:
         python: Path = Path(sys.executable),
         interpreter: Sequence[str] = (),
         file_size: int | None = None,
+        open_files: int | None = None,
         clean: bool = True,
     ) -> None:
         self.home = Home(folder / "home")
@@ -87,6 +88,7 @@ class Supervised:
         self.errors = folder / "supervisor.stderr"
         self._python = [str(python), "-P", *interpreter]
         self._file_size = file_size
+        self._open_files = open_files
         self._environ = {**os.environ, **(environ or {})}
         self._workspace = workspace
         self._changed = threading.Condition()
@@ -125,6 +127,8 @@ class Supervised:
         python = self._python
         if self._file_size is not None:  # no file of it grows beyond: what a full disk is like
             python = ["prlimit", f"--fsize={self._file_size}", *python]
+        if self._open_files is not None:  # soft and hard
+            python = ["prlimit", f"--nofile={self._open_files}:{self._open_files}", *python]
         with self.errors.open("ab") as errors:
             self._process = subprocess.Popen(
                 [*python, "-m", "interlock.supervisor.run", "--announce", *arguments],

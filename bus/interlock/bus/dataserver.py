@@ -12,6 +12,7 @@ import zmq
 from interlock.bus.admission import MEMORY, Admission, Holder
 from interlock.bus.codec import Encoding, decode_data_up, encode, encoding_of
 from interlock.bus.errors import InterlockError, MalformedError, OverloadedError, TicketError
+from interlock.bus.listening import Listening
 from interlock.bus.messages import (
     CHUNK,
     MAX_MESSAGE,
@@ -172,7 +173,8 @@ class DataServer:
     other.
 
     A frame that is no message of this plane, has expired or has lost its receiver is counted in
-    `dropped`; every other one that is not permitted gets a coded failure.
+    `dropped`; every other one that is not permitted gets a coded failure. `on_full` is told while
+    callers have to wait for a descriptor. Raises OSError and zmq.ZMQError.
     """
 
     def __init__(
@@ -185,6 +187,7 @@ class DataServer:
         handler: Callable[[IncomingCall], None],
         *,
         on_burst: Callable[[bool], None] | None = None,
+        on_full: Callable[[bool], None] = lambda full: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         loop = asyncio.get_running_loop()
@@ -199,8 +202,8 @@ class DataServer:
         self._connections: dict[bytes, _Connection] = {}
         sock = open_socket(ctx, zmq.ROUTER)
         try:
-            sock.bind(endpoint)
-        except zmq.ZMQError:
+            self._listening = Listening(sock, endpoint, on_full)
+        except (OSError, zmq.ZMQError):
             sock.close(0)
             raise
         self._socket = FdSocket(sock, self._received, on_burst=on_burst)
@@ -224,6 +227,13 @@ class DataServer:
         self._admission.revoke(revoke, holders, self.time(), self._clock())
         self._sweep_later()
 
+    def mend(self) -> bool:
+        """Bind again if the socket file was removed; True if that was so.
+
+        Raises OSError and zmq.ZMQError.
+        """
+        return not self._socket.closed and self._listening.mend()
+
     async def flushed(self) -> None:
         """Return when every result that was answered has left; the caller sets a deadline."""
         await self._outbox.flushed()
@@ -237,6 +247,7 @@ class DataServer:
             self._sweeper.cancel()
             self._sweeper = None
         self._outbox.close()
+        self._listening.close()
         self._socket.close(linger)
 
     def send(self, connection: _Connection, message: DataDown) -> None:

@@ -18,6 +18,7 @@ from interlock.bus.errors import (
     RequestTimeoutError,
     UnauthorizedError,
 )
+from interlock.bus.listening import Listening
 from interlock.bus.messages import ApiAnswer, ApiRequest, Gone, Reply, Request
 from interlock.bus.socket import FdSocket, open_socket
 from interlock.supervisor.policy.approvals import Role
@@ -53,12 +54,12 @@ class Api:
         keys: Mapping[str, Role],
         on_trouble: Callable[[BaseException, str], None],
         on_client_gone: Callable[[bytes], None],
+        on_full: Callable[[bool], None] = lambda full: None,
     ) -> None:
         sock = open_socket(ctx, zmq.ROUTER)
-        sock.bind(address)
+        self.listening = Listening(sock, address, on_full)
+        """How clients come in."""
         self.dropped = 0
-        self.on_new_client: Callable[[], None] = lambda: None
-        """Called when somebody asks for the first time."""
         self._keys = {key.encode(): role for key, role in keys.items()}
         self._roles: dict[bytes, Role] = {}
         self._on_trouble = on_trouble
@@ -113,6 +114,7 @@ class Api:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=1.0)
+        self.listening.close()
         self._socket.close(linger)
 
     def _received(self, frames: list[bytes]) -> None:
@@ -214,8 +216,6 @@ class Api:
             self._socket.send([identity, encoding, reply])
 
     def _remember(self, identity: bytes, encoding: bytes) -> None:
-        if identity not in self._encodings:
-            self.on_new_client()
         self._encodings[identity] = encoding
         self._encodings.move_to_end(identity)
         if len(self._encodings) > MAX_CLIENTS:

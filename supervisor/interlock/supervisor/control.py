@@ -10,6 +10,7 @@ import zmq
 
 from interlock.bus.codec import decode_control_up, encode
 from interlock.bus.errors import MalformedError
+from interlock.bus.listening import Listening
 from interlock.bus.messages import PROTOCOL, ControlDown, ControlUp, Hello
 from interlock.bus.records import Boot
 from interlock.bus.socket import FdSocket, open_socket
@@ -35,9 +36,11 @@ class ControlPlane:
         ctx: zmq.Context[zmq.Socket[bytes]],
         address: str,
         on_message: Callable[[str, int, ControlUp, bytes | None], None],
+        on_full: Callable[[bool], None] = lambda full: None,
     ) -> None:
         sock = open_socket(ctx, zmq.ROUTER)
-        sock.bind(address)
+        self.listening = Listening(sock, address, on_full)
+        """How workers come in."""
         self.dropped = 0
         self._on_message = on_message
         self._expected: dict[bytes, tuple[Speaker, str]] = {}
@@ -70,6 +73,7 @@ class ControlPlane:
 
     def close(self) -> None:
         """Drop the socket with all that is queued."""
+        self.listening.close()
         self._socket.close()
 
     def _received(self, frames: list[bytes]) -> None:

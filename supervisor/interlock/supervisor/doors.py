@@ -1,69 +1,75 @@
-"""Lets no new client in while the descriptors run short.
-
-libzmq ends the process that has no descriptor left for a connection, so it must never come to that.
-"""
+"""Tells that clients have to wait outside, because the descriptors run short."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import resource
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import Final
 
-LOOK: Final = 0.25
-"""Seconds between two looks."""
-RESERVE: Final = 64
-"""Descriptors that are kept for workers, the spawner and files, and for a burst between two looks;
-of a small limit it is a quarter."""
+from interlock.bus.turnstile import LOOK, for_connections
+
+LEAST: Final = 128
+"""Open files without which no supervisor starts."""
+OF_WORKER: Final = 3
+"""Open files for each worker: its process, its connection, and one for a restart."""
 
 
-def lets_in(used: int, limit: int, before: bool) -> bool:
-    """Say whether new clients are let in; `before`: whether they were.
+def open_files_needed(workers: int) -> int:
+    """How many files a supervisor of that many workers must be allowed to have open.
 
-    >>> lets_in(960, 1024, True), lets_in(961, 1024, True)
-    (True, False)
-    >>> lets_in(900, 1024, False), lets_in(896, 1024, False)
-    (False, True)
+    >>> open_files_needed(2), open_files_needed(50)
+    (134, 278)
     """
-    reserve = min(RESERVE, limit // 4)
-    return used <= limit - (reserve if before else 2 * reserve)
+    return LEAST + OF_WORKER * workers
 
 
 class Doors:
-    """The socket files that clients connect to. Closed, they have another name: who is in stays in.
+    """`on_trouble(reason)` is called when somebody has to wait, and with "" once that is over."""
 
-    (To unbind would end all connections that came in there.)
-    `on_trouble(reason)` is called when they close and with "" when they open again.
-    """
-
-    def __init__(self, doors: Sequence[Path], on_trouble: Callable[[str], None]) -> None:
-        self._doors = doors
+    def __init__(self, on_trouble: Callable[[str], None]) -> None:
         self._on_trouble = on_trouble
-        self._open = True
+        self._full = 0
+        self._told = False
+        self._timer: asyncio.TimerHandle | None = None
 
-    async def watch(self) -> None:
-        """Look again and again. Until cancelled."""
-        while True:
-            await asyncio.sleep(LOOK)
-            self.look()
+    def waiting(self, full: bool) -> None:
+        """At one of the doors somebody begins to wait, or nobody waits any more."""
+        self._full += 1 if full else -1
+        if self._full and not self._told:
+            used, limit = _used(), _limit()
+            self._told = True
+            self._on_trouble(
+                f"{used} of {limit} files are open: no further client is let in until some leave."
+            )
+        if not self._full and self._timer is None:
+            self._look_later()
 
-    def look(self) -> None:
-        """Open or close the doors as is right now; call it when somebody has come in, too."""
-        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        try:
-            used = len(os.listdir("/proc/self/fd"))
-        except OSError:
-            used = limit
-        wanted = limit == resource.RLIM_INFINITY or lets_in(used, limit, self._open)
-        if wanted == self._open:
+    def _look_later(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(LOOK, self._look)
+
+    def _look(self) -> None:
+        """The trouble is over once there is room again for more than the next client."""
+        self._timer = None
+        limit = _limit()
+        enough = for_connections(limit) - (limit - for_connections(limit))
+        if self._full:
             return
-        for door in self._doors:
-            closed = door.with_name(f"{door.name}.closed")
-            with contextlib.suppress(OSError):  # the home was removed, or is read-only by now
-                os.rename(*((closed, door) if wanted else (door, closed)))
-        self._open = wanted
-        told = f"{used} of {limit} files are open: no further client is let in until some leave."
-        self._on_trouble("" if wanted else told)
+        if _used() > enough:
+            self._look_later()
+            return
+        self._told = False
+        self._on_trouble("")
+
+
+def _limit() -> int:
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return limit if limit != resource.RLIM_INFINITY else 1 << 31
+
+
+def _used() -> int:
+    try:
+        return len(os.listdir("/proc/self/fd"))
+    except OSError:  # not even one for this
+        return _limit()

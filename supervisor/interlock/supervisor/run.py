@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import errno
 import os
+import resource
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,10 +14,11 @@ from pathlib import Path
 import zmq
 
 from interlock.bus.endpoints import Home, HomeLock, default_home
-from interlock.bus.errors import InterlockError
+from interlock.bus.errors import ConfigError, InterlockError
 from interlock.bus.events import Event
 from interlock.supervisor.config.model import Loaded
 from interlock.supervisor.config.read import load
+from interlock.supervisor.doors import open_files_needed
 from interlock.supervisor.reload import Loader
 from interlock.supervisor.runtime import Supervisor
 from interlock.supervisor.spawn.files import raise_limit
@@ -46,6 +48,7 @@ def run_supervisor(
             home.clear_run()
             _set_title(home)
             raise_limit()
+            _check_open_files(len(loaded.settings.workers()))
             asyncio.run(_run(home, lock, loader, loaded, on_ready, on_event))
     except InterlockError as error:
         sys.stderr.write(f"{error.message}\n")
@@ -84,6 +87,16 @@ def _remedy(error: OSError | zmq.ZMQError) -> str:
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return "Make it writable or choose another --home."
     return "Free some space there or choose another --home."
+
+
+def _check_open_files(workers: int) -> None:
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    needed = open_files_needed(workers)
+    if limit < needed:
+        raise ConfigError(
+            f"The supervisor may have {limit} files open and needs {needed} for {workers} workers; "
+            "raise the hard limit (`ulimit -Hn`) and start again."
+        )
 
 
 def _set_title(home: Home) -> None:

@@ -19,6 +19,7 @@ from interlock.bus import procfs
 from interlock.bus.endpoints import ConnectionInfo, Home, HomeLock, endpoint, write_connection
 from interlock.bus.errors import ConfigError, InterlockError
 from interlock.bus.events import Event, SpawnerDied, ToolEvent
+from interlock.bus.listening import Listening
 from interlock.bus.messages import PROTOCOL
 from interlock.bus.settings import SupervisorSettings
 from interlock.bus.socket import FdSocket, open_socket
@@ -87,6 +88,7 @@ class Supervisor:
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._ctx: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._doors = Doors(self._doors_trouble)
         self._make_events()
         settings, timing = loaded.settings, loaded.settings.supervisor.timing
         self._log_file = RotatingFile(home.logs / "supervisor.log", self._log_trouble)
@@ -99,6 +101,7 @@ class Supervisor:
             {self._key: "person"},
             self._trouble,
             self._client_gone,
+            self._doors.waiting,
         )
         catalog, schemas = Catalog(), Schemas()
         tickets = TicketOffice(life=timing.ticket)
@@ -124,15 +127,15 @@ class Supervisor:
         self._inbox = inbox = Inbox(
             self.fleet, self._pings, self.attention, self.turns, tickets, self._tool_notes, quotas
         )
-        self._control = ControlPlane(self._ctx, endpoint(home, "control"), inbox.received)
+        self._control = ControlPlane(
+            self._ctx, endpoint(home, "control"), inbox.received, self._doors.waiting
+        )
         self._launcher = self._make_launcher(settings.supervisor)
         links = Links(self._api, self.turns, turn_api, tickets, inbox.forget)
         self.fleet.connect(self._control, self._launcher, links)
         self._configuration = Configuration(
             loader, loaded, self.fleet, self.attention, self.sequencer, links
         )
-        self._doors = Doors((home.run / "api", home.run / "events"), self._doors_trouble)
-        self._api.on_new_client = self._doors.look
         self._sampler = Sampler()
         self._background = Background(self._trouble)
         status = Status(
@@ -186,7 +189,6 @@ class Supervisor:
                 "limits", lambda: watch_limits(self.fleet, self._sampler, self.attention)
             )
             self._background.keep("configuration", self._watch_files)
-            self._background.keep("doors", self._doors.watch)
             self._background.keep(
                 "home", lambda: watch_home(self.fleet, self._lock, self._home_lost)
             )
@@ -231,6 +233,7 @@ class Supervisor:
         await self._journal.close()
         await self._api.close(LAST_EVENTS)
         self._control.close()
+        self._subscribing.close()
         self._events.close(LAST_EVENTS)
         self._ctx.destroy(0)
         if self._lock.state() != "taken":
@@ -271,7 +274,7 @@ class Supervisor:
         sock = open_socket(
             self._ctx, zmq.XPUB, sndhwm=EVENTS_HIGH_WATER, maxmsgsize=MAX_SUBSCRIPTION
         )
-        sock.bind(endpoint(self.home, "events"))
+        self._subscribing = Listening(sock, endpoint(self.home, "events"), self._doors.waiting)
         self._events = FdSocket(sock, lambda frames: self.sequencer.on_frames(frames))
         self.sequencer = Sequencer(self.epoch, self._events.send)
         self.attention = Attention(self.sequencer.publish)

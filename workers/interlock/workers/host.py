@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import resource
 import signal
 import sys
 import traceback
@@ -87,6 +88,7 @@ class WorkerHost:
         self._configure: Configure | None = None
         self._data: DataServer | None = None
         self._ready = False
+        self._socketless = False
         self._ctx: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._control = ControlChannel(self._ctx, boot, self._message, self._bad_message)
         self._children = ChildWatch(self._children_changed)
@@ -128,8 +130,9 @@ class WorkerHost:
                 self.boot.generation,
                 handler,
                 on_burst=on_burst,
+                on_full=self._callers_wait,
             )
-        except zmq.ZMQError as error:
+        except (OSError, zmq.ZMQError) as error:
             raise WorkerError(
                 "bind_failed", f"the data endpoint cannot be bound: {error}"
             ) from None
@@ -172,6 +175,7 @@ class WorkerHost:
         match message:
             case Ping():
                 self.send(self._pong(message.n))
+                self._look_at_socket()
             case Configure():
                 if self._configure is None:
                     self._configure = message
@@ -288,6 +292,28 @@ class WorkerHost:
 
     def _children_changed(self, children: tuple[Child, ...]) -> None:
         self.send(Children(children=children))
+
+    def _callers_wait(self, full: bool) -> None:
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        message = f"{limit} files may be open, and so many are: no further caller is let in"
+        fix = f"Raise limits.open_files of {self.boot.name}, or close callers."
+        self.notice("open_files", "", message, fix, clear=not full)
+
+    def _look_at_socket(self) -> None:
+        """Bind again if somebody removed the socket file, which nobody new can find then."""
+        if self._data is None or self._ending.is_set():
+            return
+        try:
+            if self._data.mend():
+                self.log.warning("The socket file was removed; it is made again.")
+        except (OSError, zmq.ZMQError) as error:
+            self._socketless = True
+            message = f"its socket file was removed and cannot be made again ({error})"
+            self.notice("socket_removed", "", message, f"interlock restart {self.boot.name}")
+        else:
+            if self._socketless:
+                self._socketless = False
+                self.notice("socket_removed", clear=True)
 
     def _log_trouble(self, reason: str) -> None:
         fix = "Make room on that disk; the worker goes on without its log."

@@ -1,0 +1,100 @@
+"""The socket file of a ZeroMQ socket: made, guarded, made again when somebody removed it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import zmq
+
+from interlock.bus.turnstile import Turnstile
+
+BACKLOG: Final = 100
+"""Connections that may wait to be let in; more are refused, and their owners try again."""
+
+
+class Listening:
+    """Binds `sock` to an `ipc://` address; needs the running event loop.
+
+    The file has its name only once it is guarded: see `Turnstile` and its `on_full`. It keeps that
+    name until `close`, and the file is removed then if it is still this one. Raises OSError and
+    zmq.ZMQError.
+    """
+
+    def __init__(
+        self,
+        sock: zmq.Socket[bytes],
+        address: str,
+        on_full: Callable[[bool], None] = lambda full: None,
+    ) -> None:
+        self.path = Path(address.removeprefix("ipc://"))
+        self._sock = sock
+        self._on_full = on_full
+        self._bind()
+
+    def mend(self) -> bool:
+        """Bind again if the file is not there or another one; True if that was so.
+
+        Who is connected stays so. Raises as the constructor.
+        """
+        if self._there():
+            return False
+        # To unbind would end all connections that came in here; so one descriptor stays open.
+        self._stop()
+        self._bind()
+        return True
+
+    def close(self) -> None:
+        """Let nobody in any more and remove the file; to be called before the socket is closed."""
+        self._stop()
+        if self._there():
+            with contextlib.suppress(OSError):
+                self.path.unlink()
+
+    def _bind(self) -> None:
+        fresh = self.path.with_name(f".{os.getpid()}")
+        fresh.unlink(missing_ok=True)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        self._turnstile: Turnstile | None = None
+        try:
+            self._listener.bind(os.fspath(fresh))
+            self._listener.listen(BACKLOG)
+            given = self._give(fresh)
+            # Where the system has no such thing, libzmq takes whatever comes.
+            with contextlib.suppress(OSError):
+                self._turnstile = Turnstile(self._listener, given, self._on_full)
+            found = fresh.stat()
+            self._file = (found.st_dev, found.st_ino)
+            fresh.rename(self.path)
+        except (OSError, zmq.ZMQError):
+            self._stop()
+            fresh.unlink(missing_ok=True)
+            raise
+
+    def _give(self, fresh: Path) -> int:
+        """Hand libzmq a descriptor of its own; it closes that."""
+        given = os.dup(self._listener.fileno())
+        self._sock.set(zmq.SocketOption.USE_FD, given)
+        try:
+            self._sock.bind(f"ipc://{fresh}")
+        except zmq.ZMQError:
+            os.close(given)
+            raise
+        return given
+
+    def _there(self) -> bool:
+        try:
+            found = self.path.lstat()
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) == self._file
+
+    def _stop(self) -> None:
+        if self._turnstile is not None:
+            self._turnstile.close()
+            self._turnstile = None
+        self._listener.close()

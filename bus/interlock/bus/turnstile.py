@@ -1,0 +1,183 @@
+"""Lets connections into a ZeroMQ socket one at a time, and none while descriptors run short.
+
+libzmq takes whatever comes, in a thread of its own, and ends the process that has no descriptor
+left for a connection. How fast they come is the callers' choice, so looking now and then is not
+enough. Here the kernel is told to wake that thread for a single connection, and only after a look
+at what is left; then the next one has its turn.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import platform
+import resource
+import select
+import socket
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import asyncio
+
+RESERVE: Final = 64
+"""Descriptors that no connection gets: they are for processes and files. Of a small limit it is a
+quarter."""
+LOOK: Final = 0.25
+"""Seconds between two looks while nobody can be let in."""
+CALM: Final = 1.0
+AT_ONCE: Final = 0.0003
+"""Seconds that one look may go on letting in, if one after another waits."""
+_FIND: Final = 0.5
+"""Seconds within which libzmq's thread must have begun to listen."""
+_PAUSE: Final = 0.0002
+_MODIFY: Final = 3
+
+
+def for_connections(limit: int) -> int:
+    """How many descriptors, of a limit, may be in use when one more connection comes.
+
+    >>> for_connections(1024), for_connections(100)
+    (960, 75)
+    """
+    return limit - min(RESERVE, limit // 4)
+
+
+class Turnstile:
+    """Stands before `accepting`, a listening socket that libzmq's thread waits on.
+
+    `waiting` is another descriptor of the same socket, which the loop can wait on too; whoever
+    made it closes it after `close`. `on_full(True)` is called when somebody has to wait for a
+    descriptor, with False once nobody had to for `CALM` seconds. Raises OSError where the system
+    cannot do this.
+    """
+
+    def __init__(
+        self, waiting: socket.socket, accepting: int, on_full: Callable[[bool], None]
+    ) -> None:
+        import asyncio
+
+        self._waiting = waiting
+        self._accepting = accepting
+        self._on_full = on_full
+        self._full = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._calm: asyncio.TimerHandle | None = None
+        self._ready = select.poll()
+        self._ready.register(waiting, select.POLLIN)
+        self._poller, self._data = _waiter(accepting)
+        self._stop()
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(waiting, self._let_in)
+
+    def close(self) -> None:
+        """Let nobody in any more; call it before the socket is closed."""
+        # Afterwards the number may mean another connection, which must not be touched.
+        self._stop()
+        self._accepting = -1
+        self._loop.remove_reader(self._waiting)
+        for timer in (self._timer, self._calm):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._calm = None
+
+    def _let_in(self) -> None:
+        end = time.monotonic() + AT_ONCE
+        while self._room():
+            self._turn(select.EPOLLIN | select.EPOLLONESHOT)
+            os.sched_yield()
+            if time.monotonic() > end or not self._ready.poll(0):
+                return
+        self._stop()
+        self._loop.remove_reader(self._waiting)
+        self._timer = self._loop.call_later(LOOK, self._look_again)
+        if self._calm is not None:
+            self._calm.cancel()
+            self._calm = None
+        if not self._full:
+            self._full = True
+            self._on_full(True)
+
+    def _look_again(self) -> None:
+        self._timer = None
+        if self._room():
+            self._calm = self._loop.call_later(CALM, self._over)
+            self._loop.add_reader(self._waiting, self._let_in)
+        else:
+            self._timer = self._loop.call_later(LOOK, self._look_again)
+
+    def _room(self) -> bool:
+        """Whether the next connection gets one of the descriptors for connections.
+
+        New ones have the lowest free number, so that one tells without counting.
+        """
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        try:
+            lowest = os.dup(self._accepting)
+        except OSError:
+            return False
+        os.close(lowest)
+        return limit == resource.RLIM_INFINITY or lowest < for_connections(limit)
+
+    def _stop(self) -> None:
+        self._turn(select.EPOLLONESHOT)
+
+    def _turn(self, events: int) -> None:
+        """Say what libzmq's thread is to be woken for, once."""
+        event = _event()(events, self._data)
+        if _epoll_ctl()(self._poller, _MODIFY, self._accepting, ctypes.byref(event)) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+
+    def _over(self) -> None:
+        self._calm = None
+        self._full = False
+        self._on_full(False)
+
+
+def _waiter(accepting: int) -> tuple[int, int]:
+    """The epoll descriptor that waits on this one, and what is registered with it there."""
+    inode = f"ino:{os.fstat(accepting).st_ino:x}"
+    end = time.monotonic() + _FIND
+    while True:
+        for name in os.listdir("/proc/self/fd"):
+            found = _registered(int(name), accepting, inode)
+            if found is not None:
+                return int(name), found
+        if time.monotonic() > end:
+            raise OSError("libzmq does not wait for connections with epoll here")
+        time.sleep(_PAUSE)  # its thread was told, and is about to
+
+
+def _registered(poller: int, accepting: int, inode: str) -> int | None:
+    try:
+        if "eventpoll" not in os.readlink(f"/proc/self/fd/{poller}"):
+            return None
+        with open(f"/proc/self/fdinfo/{poller}") as file:
+            rows = [line.split() for line in file if line.startswith("tfd:")]
+    except OSError:
+        return None  # closed meanwhile
+    for row in rows:
+        if row[1] == str(accepting) and inode in row:
+            return int(row[row.index("data:") + 1], 16)
+    return None
+
+
+@functools.cache
+def _event() -> type[ctypes.Structure]:
+    class Event(ctypes.Structure):
+        if platform.machine() == "x86_64":
+            _pack_ = 1
+        _fields_ = (("events", ctypes.c_uint32), ("data", ctypes.c_uint64))
+
+    return Event
+
+
+@functools.cache
+def _epoll_ctl() -> Callable[..., int]:
+    call = ctypes.CDLL(None, use_errno=True).epoll_ctl
+    call.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void_p]
+    call.restype = ctypes.c_int
+    return call
