@@ -10,8 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
+from fault_rig import until
 
 from interlock.bus import procfs
+from interlock.supervisor import folders
 
 COMMAND = [sys.executable, "-P", "-c", "from interlock.supervisor.cli import main; main()", "demo"]
 
@@ -93,3 +95,36 @@ def test_without_the_extra_one_sentence_says_so() -> None:
     assert done.stdout == ""
     assert "pip install 'interlock[demo]'" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_folder_of_a_killed_demo_goes_with_the_next_one(tmp_path: Path) -> None:
+    """SIGKILL: what that demo left goes with the next one; what others work in stays."""
+    with subprocess.Popen(
+        COMMAND, env=environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if b"READY" in line:
+                break
+        (folder,) = tmp_path.iterdir()
+        below = procfs.descendants(process.pid)
+        process.kill()
+    until(lambda: not any(procfs.alive(one.pid, one.start) for one in below), 30.0, "their end")
+    assert folder.exists()
+    linked, foreign = tmp_path / "interlock-demo-link", tmp_path / "interlock-demo-file"
+    linked.symlink_to(tmp_path)
+    foreign.write_text("no folder")
+    with subprocess.Popen(
+        COMMAND, env=environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as second:
+        assert second.stdout is not None
+        assert b"interlock demo" in second.stdout.readline()
+        assert not folder.exists()
+        (used,) = set(tmp_path.iterdir()) - {linked, foreign}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("tempfile.tempdir", str(tmp_path))
+            folders.sweep_folders("interlock-demo-")
+        assert used.exists()
+        second.send_signal(signal.SIGINT)
+        second.communicate(timeout=58)
+    assert set(tmp_path.iterdir()) == {linked, foreign}

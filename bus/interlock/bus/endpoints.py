@@ -231,8 +231,14 @@ class HomeLock:
             self.close()
             pid = int(holder) if holder.isdigit() else 0
             raise AlreadyRunningError(pid, str(home.path)) from None
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, b"%d\n" % os.getpid(), 0)
+        self.sign()
+
+    def sign(self) -> None:
+        """Write the pid into the file again if somebody changed it. Raises OSError."""
+        signed = b"%d\n" % os.getpid()
+        if os.pread(self._fd, len(signed) + 1, 0) != signed:
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, signed, 0)
 
     def state(self) -> Literal["held", "gone", "taken"]:
         """Tell whether the lock still means this home.
@@ -263,6 +269,27 @@ class HomeLock:
     ) -> None:
         """Give the home up."""
         self.close()
+
+
+def lock_holder(home: Home) -> int:
+    """Pid of the process that holds the lock of the home; 0 if none does or it cannot be known.
+
+    The kernel says so, not a file alone, so it is a supervisor of this home for sure. Only looks:
+    to try the lock could keep a supervisor from starting.
+    """
+    try:
+        pid = int(home.lock_file.read_bytes()[:20])
+        locked = os.stat(home.lock_file)
+        numbers = os.listdir(f"/proc/{pid}/fd")
+    except (OSError, ValueError):
+        return 0
+    for number in numbers:
+        with contextlib.suppress(OSError):
+            if not os.path.samestat(os.stat(f"/proc/{pid}/fd/{number}"), locked):
+                continue
+            if b"FLOCK" in Path(f"/proc/{pid}/fdinfo/{number}").read_bytes():
+                return pid
+    return 0
 
 
 def _fallback_base() -> Path:

@@ -16,7 +16,7 @@ import zmq
 
 from interlock.bus import procfs
 from interlock.bus.codec import check_json, decode_api_answer, encode
-from interlock.bus.endpoints import ConnectionInfo, Home, read_connection
+from interlock.bus.endpoints import ConnectionInfo, Home, lock_holder, read_connection
 from interlock.bus.errors import (
     ConnectionLostError,
     InterlockError,
@@ -68,15 +68,34 @@ def supervisor_lives(home: Home, info: ConnectionInfo) -> bool:
 def find_supervisor(home: Home) -> ConnectionInfo:
     """Read the connection file and make sure that its supervisor is there.
 
-    Raises NoSupervisorError.
+    Raises NoSupervisorError; its code is `connection_file` if one runs and the file hides that.
     """
-    info = read_connection(home)
-    if not supervisor_lives(home, info):
+    try:
+        info = read_connection(home)
+    except NoSupervisorError as error:
+        if error.code == NoSupervisorError.code:
+            _check_nobody_runs(home)
+        raise
+    # A file of a supervisor says when that started, where the system tells; else it proves nothing.
+    proven = info.start or procfs.start_time(os.getpid()) is None or lock_holder(home) == info.pid
+    if not proven or not supervisor_lives(home, info):
+        _check_nobody_runs(home)
+        last = f" (the last one, pid {info.pid}, is gone)" if proven else ""
         raise NoSupervisorError(
-            f"No supervisor is running on {home.path} (the last one, pid {info.pid}, is gone); "
-            "start one with `interlock up`."
+            f"No supervisor is running on {home.path}{last}; start one with `interlock up`."
         )
     return info
+
+
+def _check_nobody_runs(home: Home) -> None:
+    pid = lock_holder(home)
+    if pid:
+        raise NoSupervisorError(
+            f"A supervisor (pid {pid}) runs on {home.path}, but its connection file is missing or "
+            "damaged; it writes that again within seconds, so try again, or stop it with "
+            "`interlock down`.",
+            code="connection_file",
+        )
 
 
 def lost_supervisor(home: Home, info: ConnectionInfo, answered: bool) -> InterlockError:

@@ -16,7 +16,7 @@ import zmq
 
 from interlock.bus import messages as m
 from interlock.bus import procfs
-from interlock.bus.endpoints import ConnectionInfo, Home, HomeLock, endpoint, write_connection
+from interlock.bus.endpoints import ConnectionInfo, Home, HomeLock, endpoint
 from interlock.bus.errors import ConfigError, InterlockError
 from interlock.bus.events import Event, SpawnerDied, ToolEvent
 from interlock.bus.listening import Listening
@@ -56,6 +56,7 @@ from interlock.supervisor.spawn.launcher import Launcher
 from interlock.supervisor.spawn.sweep import Records
 from interlock.supervisor.status import Status, version
 from interlock.supervisor.toolnotes import ToolNotes
+from interlock.supervisor.upkeep import Upkeep
 from interlock.supervisor.watches import ping_workers, watch_home, watch_limits
 
 EVENTS_HIGH_WATER: Final = 10_000
@@ -130,7 +131,18 @@ class Supervisor:
         self._control = ControlPlane(
             self._ctx, endpoint(home, "control"), inbox.received, self._doors.waiting
         )
+        self._records = Records(home.processes, self._records_trouble)
         self._launcher = self._make_launcher(settings.supervisor)
+        self._upkeep = Upkeep(
+            home,
+            lock,
+            self._connection_info(),
+            (self._api.listening, self._control.listening, self._subscribing),
+            self._journal,
+            self._records,
+            self._own_row,
+            lambda what: self._log.info("home.mended", what=what),
+        )
         links = Links(self._api, self.turns, turn_api, tickets, inbox.forget)
         self.fleet.connect(self._control, self._launcher, links)
         self._configuration = Configuration(
@@ -180,7 +192,7 @@ class Supervisor:
             self.turns.interrupted(await self._journal.open())
             await self._launcher.start()
             self._configuration.begin()
-            self._write_connection()
+            self._upkeep.write_connection()
             self._log.info("supervisor.started", epoch=self.epoch, home=str(self.home.path))
             on_ready()
             self.fleet.feed_all(inputs.Start)
@@ -192,6 +204,7 @@ class Supervisor:
             self._background.keep(
                 "home", lambda: watch_home(self.fleet, self._lock, self._home_lost)
             )
+            self._background.keep("upkeep", self._upkeep.watch)
             await self._stop.wait()
         finally:
             await self._end()
@@ -288,25 +301,22 @@ class Supervisor:
             on_died=self.fleet.died,
             on_spawner_lost=self._spawner_lost,
             on_notice=self._spawner_row,
-            records=Records(self.home.processes, self._records_trouble),
+            records=self._records,
             log=self.home.logs / "spawner.log",
         )
 
-    def _write_connection(self) -> None:
-        write_connection(
-            self.home,
-            ConnectionInfo(
-                version=version(),
-                protocol=PROTOCOL,
-                pid=os.getpid(),
-                api=endpoint(self.home, "api"),
-                events=endpoint(self.home, "events"),
-                key=self._key,
-                epoch=self.epoch,
-                home=str(self.home.path),
-                start=procfs.start_time(os.getpid()) or 0,
-                boot_id=procfs.boot_id(),
-            ),
+    def _connection_info(self) -> ConnectionInfo:
+        return ConnectionInfo(
+            version=version(),
+            protocol=PROTOCOL,
+            pid=os.getpid(),
+            api=endpoint(self.home, "api"),
+            events=endpoint(self.home, "events"),
+            key=self._key,
+            epoch=self.epoch,
+            home=str(self.home.path),
+            start=procfs.start_time(os.getpid()) or 0,
+            boot_id=procfs.boot_id(),
         )
 
     # --- what others report ---

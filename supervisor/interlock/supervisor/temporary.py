@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
 from interlock.bus import procfs
@@ -152,21 +149,6 @@ def wait_ready(bus: Client, names: set[str], seconds: float) -> dict[str, float]
 
 
 @contextlib.contextmanager
-def temporary_folder(prefix: str) -> Iterator[Path]:
-    """A temporary folder that is gone afterwards; SIGTERM and SIGHUP end the block like Ctrl-C."""
-    previous = {
-        number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)
-    }
-    folder = Path(tempfile.mkdtemp(prefix=prefix))
-    try:
-        yield folder
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
     """Let a second Ctrl-C not break the cleaning up after the first."""
     previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -204,10 +186,6 @@ def _state(row: Mapping[str, Any] | None) -> str:
     if row is None:
         return "unknown"
     return f"{row['state']} ({row['reason']})" if row.get("reason") else str(row["state"])
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _end_with_parent() -> None:

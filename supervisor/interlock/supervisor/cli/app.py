@@ -22,7 +22,7 @@ _HERE: Final = "interlock.supervisor.cli"
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "demo": ("demo", "Show everything in a temporary home"),
     "up": ("up", "Start the supervisor and everything configured"),
-    "down": ("up", "Stop everything in order"),
+    "down": ("down", "Stop everything in order"),
     "status": ("status", "Show the health of every process"),
     "attach": ("attach", "Follow events as they happen"),
     "logs": ("logs", "Show a worker's log"),

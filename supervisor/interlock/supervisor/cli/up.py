@@ -1,4 +1,4 @@
-"""`interlock up` and `interlock down`: the supervisor's beginning and end."""
+"""`interlock up`: the supervisor's beginning."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from interlock.bus import procfs
 from interlock.bus.client import connect
 from interlock.bus.endpoints import Home, read_connection
 from interlock.bus.errors import (
     ConnectionLostError,
-    InterlockError,
     NoSupervisorError,
     RequestTimeoutError,
     SpawnError,
@@ -32,8 +30,6 @@ if TYPE_CHECKING:
 
 START: Final = 30.0
 """Seconds until the api of a detached supervisor has to answer."""
-STOP: Final = 40.0
-"""Seconds until a supervisor has to be gone; its own bound for everything is 20 s by default."""
 _LOOK: Final = 0.02
 
 
@@ -171,36 +167,3 @@ def _last_words(said: Path, child: subprocess.Popen[bytes]) -> str:
     if not text or "Traceback" in text:
         return f"The supervisor ended at once, code {child.returncode}; see {said}."
     return text.splitlines()[-1]
-
-
-@click.command
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-def down(as_json: bool) -> int:
-    """Stop everything in order and wait until nothing is left."""
-    home = options().place
-    info = read_connection(home)
-    began = procfs.start_time(info.pid)
-    with connect(home.path) as bus:
-        try:
-            bus.shutdown()
-        except ConnectionLostError:
-            pass  # It ended before its answer was sent; the wait below tells.
-        except RequestTimeoutError:
-            raise RequestTimeoutError(
-                f"The supervisor (pid {info.pid}) does not answer; if it stays so, "
-                f"`kill -9 {info.pid}`: nothing of it will be left."
-            ) from None
-    until = time.monotonic() + STOP
-    while began is not None and procfs.alive(info.pid, began):
-        if time.monotonic() > until:
-            raise InterlockError(
-                f"The supervisor (pid {info.pid}) is still stopping after {STOP:.0f} s; "
-                f"see {home.logs / 'supervisor.log'}.",
-                code="timeout",
-            )
-        time.sleep(_LOOK)
-    if as_json:
-        document({"stopped": True, "pid": info.pid})
-    else:
-        write("Stopped; nothing is left running.")
-    return DONE

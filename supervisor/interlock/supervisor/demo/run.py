@@ -17,10 +17,10 @@ from interlock.bus.client import Client
 from interlock.bus.errors import InterlockError
 from interlock.supervisor.demo.repository import make_repository
 from interlock.supervisor.demo.screen import Screen
+from interlock.supervisor.folders import temporary_folder
 from interlock.supervisor.temporary import (
     TemporaryInterlock,
     server_table,
-    temporary_folder,
     wait_ready,
 )
 

@@ -44,6 +44,7 @@ FULL: Final = "journal_full"
 SLOW: Final = "journal_slow"
 DAMAGED: Final = "journal_damaged"
 LOST: Final = "journal_items_lost"
+REMOVED: Final = "journal_removed"
 
 
 class JournalBounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,8 +106,10 @@ class Journal:
         self._given_up: set[str] = set()
         self._degraded = False
         self._closing = False
-        # The writer's own.
+        self._removed = False
+        # The writer's own; the loop may read where its file is.
         self._connection: sqlite3.Connection | None = None
+        self._place = (0, 0)
         self._ended = self._bounds.prune_every
         # The loop's own.
         self._slow = False
@@ -186,6 +189,13 @@ class Journal:
         with self._wake:
             self._stored.discard(turn)
             self._given_up.discard(turn)
+
+    def look(self) -> None:
+        """Have the file written anew if somebody removed or replaced it; nothing is lost then."""
+        if journalfile.moved(self.path, self._place):
+            with self._wake:
+                self._removed = True
+                self._wake.notify()
 
     def _commit(
         self, make: Callable[[asyncio.Future[bool] | None], Operation]
@@ -298,20 +308,24 @@ class Journal:
             with contextlib.suppress(sqlite3.Error):
                 self.past = journalfile.ids(self._connection)
         self._tell(_resolve, opened, interrupted)
-        while batch := self._take():
-            self._write(batch)
+        while (batch := self._take()) is not None:
+            self._write_anew()
+            if batch:
+                self._write(batch)
             if self._closing and self._degraded:
                 break
         journalfile.close(self._connection)
         self._connection = None
 
-    def _take(self) -> list[Operation]:
-        """The next batch; waits for one. Empty: closing, and nothing is left."""
+    def _take(self) -> list[Operation] | None:
+        """The next batch; waits for one. Empty: a look is due. None: closing, nothing is left."""
         with self._wake:
             if self._degraded and not self._closing:
                 self._wake.wait_for(lambda: self._closing, self._bounds.retry)
-            self._wake.wait_for(lambda: self._queue or self._closing)
-            if not self._urgent and not self._closing:
+            self._wake.wait_for(lambda: self._queue or self._closing or self._removed)
+            if self._closing and not self._queue:
+                return None
+            if not self._urgent and not self._closing and not self._removed:
                 self._wake.wait_for(lambda: self._urgent or self._closing, self._bounds.linger)
             batch: list[Operation] = []
             size = 0
@@ -319,6 +333,32 @@ class Journal:
                 batch.append(self._queue.popleft())
                 size += batch[-1].cost
             return batch
+
+    def _write_anew(self) -> None:
+        wanted, self._removed = self._removed, False
+        if not wanted or self._connection is None or not journalfile.moved(self.path, self._place):
+            return
+        try:
+            fresh = journalfile.write_anew(self._connection, self.path)
+            self._drop_connection()
+            journalfile.put_in_place(fresh, self.path, self._place)
+            self._connection = journalfile.connect(self.path)
+            journalfile.interrupt(self._connection, self.epoch, time.time())
+        except (sqlite3.Error, OSError, JournalError) as error:
+            known = isinstance(error, JournalError)
+            trouble = error if known else journalfile.translate(error)
+            with self._wake:
+                self._degraded = True
+            self._tell(self._trouble, trouble)
+            return
+        self._place = journalfile.place(self.path)
+        self._tell(
+            self._attention,
+            REMOVED,
+            "The journal's file was removed or replaced while the supervisor ran; it was written "
+            "anew with all that it had.",
+            f"Run `interlock down` before you touch {self.path}.",
+        )
 
     def _write(self, batch: list[Operation]) -> None:
         try:
@@ -369,7 +409,9 @@ class Journal:
         for _ in range(2):
             try:
                 self._connection = journalfile.connect(self.path)
-                return journalfile.interrupt(self._connection, self.epoch, time.time())
+                left = journalfile.interrupt(self._connection, self.epoch, time.time())
+                self._place = journalfile.place(self.path)
+                return left
             except DamagedJournalError as error:
                 self._drop_connection()
                 self._move_aside(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -132,6 +133,47 @@ def connect(path: Path) -> sqlite3.Connection:
         close(connection)
         raise
     return connection
+
+
+def place(path: Path) -> tuple[int, int]:
+    """Which files now have the names of the journal and of its log; 0 for none."""
+    found = []
+    for name in (path, path.with_name(f"{path.name}-wal")):
+        try:
+            found.append(name.stat().st_ino)
+        except OSError:
+            found.append(0)
+    return found[0], found[1]
+
+
+def moved(path: Path, before: tuple[int, int]) -> bool:
+    """Whether a file that was at its place, as `place` said, is not there any more."""
+    return any(old and old != now for old, now in zip(before, place(path), strict=True))
+
+
+def write_anew(connection: sqlite3.Connection, path: Path) -> Path:
+    """Copy all that an open journal has to a new file; returns that, not yet at its place.
+
+    What was removed is still there as long as it is open. Raises what SQLite raises, and OSError.
+    """
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.unlink(missing_ok=True)
+    os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    target = sqlite3.connect(fresh)
+    try:
+        connection.backup(target)
+    finally:
+        target.close()
+    return fresh
+
+
+def put_in_place(fresh: Path, path: Path, before: tuple[int, int]) -> None:
+    """Give a copy its name; a stranger that has it by now is kept beside it. Raises OSError."""
+    if place(path)[0] not in (0, before[0]):
+        path.rename(path.with_name(f"{path.stem}.replaced-{int(time.time())}{path.suffix}"))
+    for suffix in ("-wal", "-shm"):  # of the removed one; SQLite would take them for the new one's
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    fresh.rename(path)
 
 
 def close(connection: sqlite3.Connection | None) -> None:

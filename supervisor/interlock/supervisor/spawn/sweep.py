@@ -58,6 +58,11 @@ class Records:
         if self._owned.pop(owner, None) is not None:
             self._changed()
 
+    def look(self) -> None:
+        """Write the file again soon if somebody removed it."""
+        if self._owned and not self._path.exists():
+            self._changed()
+
     def flush(self) -> None:
         """Write now. Raises OSError."""
         if self._timer is not None:

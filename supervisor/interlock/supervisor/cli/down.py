@@ -1,0 +1,103 @@
+"""`interlock down`: the supervisor's end, also of one that is hard to find or was killed."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import Final
+
+import click
+
+from interlock.bus import procfs
+from interlock.bus.client import connect
+from interlock.bus.endpoints import Home, HomeLock, lock_holder, read_connection
+from interlock.bus.errors import (
+    AlreadyRunningError,
+    ConnectionLostError,
+    InterlockError,
+    NoSupervisorError,
+    RequestTimeoutError,
+)
+from interlock.bus.line import find_supervisor
+from interlock.bus.records import Child
+from interlock.supervisor.cli.exits import DONE
+from interlock.supervisor.cli.output import document, options, write
+
+STOP: Final = 40.0
+"""Seconds until a supervisor has to be gone; its own bound for everything is 20 s by default."""
+_LOOK: Final = 0.02
+
+
+@click.command
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def down(as_json: bool) -> int:
+    """Stop everything in order and wait until nothing is left."""
+    home = options().place
+    pid = lock_holder(home)
+    proven = bool(pid)
+    if not proven:
+        clean_up(home)
+        pid = find_supervisor(home).pid
+    began = procfs.start_time(pid)
+    _ask_to_stop(home, pid, proven)
+    kill = f" if it stays so, `kill -9 {pid}`: nothing of it will be left." if proven else ""
+    until = time.monotonic() + STOP
+    while began is not None and procfs.alive(pid, began):
+        if time.monotonic() > until:
+            raise InterlockError(
+                f"The supervisor (pid {pid}) is still stopping after {STOP:.0f} s; "
+                f"see {home.logs / 'supervisor.log'}{';' + kill if kill else '.'}",
+                code="timeout",
+            )
+        time.sleep(_LOOK)
+    if as_json:
+        document({"stopped": True, "pid": pid})
+    else:
+        write("Stopped; nothing is left running.")
+    return DONE
+
+
+def _ask_to_stop(home: Home, pid: int, proven: bool) -> None:
+    """Begin the end of the supervisor; `proven`: it is `pid` for sure, whatever the files say."""
+    try:
+        if proven and read_connection(home).pid != pid:
+            raise NoSupervisorError("The connection file is not this supervisor's.")
+        with connect(home.path) as bus:
+            bus.shutdown()
+    except ConnectionLostError:
+        pass  # It ended before its answer was sent; who waits for its end sees that.
+    except RequestTimeoutError:
+        do = (
+            f"if it stays so, `kill -9 {pid}`: nothing of it will be left."
+            if proven
+            else "look what that process is before you do anything about it."
+        )
+        raise RequestTimeoutError(f"The supervisor (pid {pid}) does not answer; {do}") from None
+    except InterlockError:
+        if not proven:
+            raise
+        # The connection file is missing or damaged. A signal needs none, and means the same.
+        procfs.kill(Child(pid=pid, start=procfs.start_time(pid) or 0), signal.SIGTERM)
+
+
+def clean_up(home: Home) -> None:
+    """End what a killed supervisor left; return if there may be a supervisor after all.
+
+    Raises NoSupervisorError that says what was done.
+    """
+    if not home.lock_file.exists():
+        return
+    from interlock.supervisor.spawn.sweep import sweep_recorded
+
+    try:
+        with HomeLock(home):
+            ended = sweep_recorded(home.processes)
+            home.clear_run()
+            home.connection_file.unlink(missing_ok=True)
+    except AlreadyRunningError:
+        return
+    names = ", ".join(sorted({name.partition("#")[0] for name in ended}))
+    left = f"; what the last one left was ended ({names})" if ended else ""
+    raise NoSupervisorError(
+        f"No supervisor is running on {home.path}{left}; start one with `interlock up`."
+    )

@@ -1,0 +1,99 @@
+"""Keeps in place what others need to find the supervisor and what the next one needs of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+import zmq
+
+from interlock.bus.endpoints import ConnectionInfo, Home, HomeLock, write_connection
+from interlock.bus.errors import ConfigError
+from interlock.bus.listening import Listening
+from interlock.supervisor.events.journal import Journal
+from interlock.supervisor.spawn.sweep import Records
+
+LOOK: Final = 1.0
+"""Seconds between two looks."""
+DAMAGED: Final = "home_damaged"
+
+
+class _Report(Protocol):
+    def __call__(self, code: str, message: str, fix: str, *, clear: bool = False) -> None: ...
+
+
+class Upkeep:
+    """Makes again what somebody removed or damaged in the home: folders, files, sockets.
+
+    `on_row` gets the row for what cannot be made again, `on_mended(what)` hears of what was.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        lock: HomeLock,
+        info: ConnectionInfo,
+        sockets: Sequence[Listening],
+        journal: Journal,
+        records: Records,
+        on_row: _Report,
+        on_mended: Callable[[str], None],
+    ) -> None:
+        self._home = home
+        self._lock = lock
+        self._info = info
+        self._sockets = sockets
+        self._journal = journal
+        self._records = records
+        self._on_row = on_row
+        self._on_mended = on_mended
+        self._written: tuple[int, ...] = ()
+        self._troubled = False
+
+    def write_connection(self) -> None:
+        """Write the connection file. Raises OSError."""
+        write_connection(self._home, self._info)
+        self._written = self._found()
+
+    async def watch(self) -> None:
+        """Look every `LOOK` seconds. Until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK)
+            if self._lock.state() == "held":  # else it is nothing of this supervisor's any more
+                self.look()
+
+    def look(self) -> None:
+        """Look at everything once, and mend it."""
+        try:
+            self._home.prepare()
+            self._lock.sign()
+            for one in self._sockets:
+                if one.mend():
+                    self._on_mended(f"socket {one.path.name}")
+            if self._found() != self._written:
+                self.write_connection()
+                self._on_mended("connection file")
+        except (ConfigError, OSError, zmq.ZMQError) as error:
+            self._troubled = True
+            said = error.message if isinstance(error, ConfigError) else f"{error}."
+            self._on_row(
+                DAMAGED,
+                f"Something in the home was removed and cannot be made again: {said} Nobody new "
+                "may find the supervisor.",
+                f"Make {self._home.path} as it was; it is tried again by itself.",
+            )
+        else:
+            if self._troubled:
+                self._troubled = False
+                self._on_row(DAMAGED, "", "", clear=True)
+        self._records.look()
+        self._journal.look()
+
+    def _found(self) -> tuple[int, ...]:
+        try:
+            found = os.lstat(self._home.connection_file)
+        except OSError:
+            return ()
+        return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode)
