@@ -76,8 +76,7 @@ def find_supervisor(home: Home) -> ConnectionInfo:
         if error.code == NoSupervisorError.code:
             _check_nobody_runs(home)
         raise
-    # A file of a supervisor says when that started, where the system tells; else it proves nothing.
-    proven = info.start or procfs.start_time(os.getpid()) is None or lock_holder(home) == info.pid
+    proven = bool(info.start) or _may_be(home, info.pid)
     if not proven or not supervisor_lives(home, info):
         _check_nobody_runs(home)
         last = f" (the last one, pid {info.pid}, is gone)" if proven else ""
@@ -85,6 +84,12 @@ def find_supervisor(home: Home) -> ConnectionInfo:
             f"No supervisor is running on {home.path}{last}; start one with `interlock up`."
         )
     return info
+
+
+def _may_be(home: Home, pid: int) -> bool:
+    """Whether a file that does not say when its process started may be a supervisor's at all."""
+    known = procfs.start_time(os.getpid()) is not None and home.lock_file.exists()
+    return not known or lock_holder(home) == pid
 
 
 def _check_nobody_runs(home: Home) -> None:
