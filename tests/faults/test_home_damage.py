@@ -206,6 +206,14 @@ def test_the_records_of_processes_come_back(interlock: Supervised) -> None:
     until(interlock.home.processes.exists, what="the file again")
 
 
+def test_the_pid_in_the_lock_comes_back(interlock: Supervised) -> None:
+    """supervisor.lock emptied or overwritten: it is still held, and soon says by whom."""
+    for damage in (b"", b"1\n"):
+        interlock.home.lock_file.write_bytes(damage)
+        assert sentence(run(interlock.home.path, "up"), 1).startswith("A supervisor (pid ")
+        until(lambda: lock_holder(interlock.home) == interlock.pid, what="its pid")
+
+
 def test_down_ends_what_a_killed_supervisor_left(tmp_path: Path) -> None:
     """Supervisor and spawner killed at once: `down` ends what they left, and names it."""
     stubborn = rogue_toml("stubborn", "ignore_end", "grandchild_session")

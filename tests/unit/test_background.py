@@ -96,3 +96,13 @@ def test_the_supervisor_loads_no_more_than_it_uses() -> None:
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     heavy = {"structlog", "rich", "pygments", "mcp", "click", "yaml", "keyring"}
     assert heavy.isdisjoint(run.stdout.decode().split())
+
+
+def test_a_log_that_was_removed_begins_anew(tmp_path: Path) -> None:
+    path = tmp_path / "supervisor.log"
+    file = RotatingFile(path, lambda reason: pytest.fail(reason))
+    file.write_line("one")
+    path.unlink()
+    file.write_line("two")
+    file.close()
+    assert path.read_text() == "two\n"

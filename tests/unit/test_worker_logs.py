@@ -78,6 +78,15 @@ def test_a_line_of_standard_error_that_is_too_long_shows_no_piece_of_a_secret(
     assert "a-sec" not in kept and "ength" not in kept
 
 
+def test_a_log_that_was_removed_begins_anew(tmp_path: Path) -> None:
+    log = WorkerLog(tmp_path / "w.log", Masks())
+    log.info("one")
+    (tmp_path / "w.log").unlink()
+    log.info("two")
+    log.close()
+    assert (tmp_path / "w.log").read_text().endswith("INFO two\n")
+
+
 def _write(descriptor: int, data: bytes) -> None:
     with open(descriptor, "wb") as file:
         file.write(data)

@@ -72,6 +72,8 @@ class Listening:
             fresh.rename(self.path)
         except (OSError, zmq.ZMQError):
             self._stop()
+            with contextlib.suppress(zmq.ZMQError):  # it had not come to that
+                self._sock.unbind(f"ipc://{fresh}")
             fresh.unlink(missing_ok=True)
             raise
 

@@ -41,6 +41,8 @@ class RotatingFile:
             if self._fd >= 0 and self._size + len(data) > self._max:
                 self.close()
                 self._path.replace(self._path.with_name(self._path.name + ".1"))
+            if self._fd >= 0 and not os.fstat(self._fd).st_nlink:
+                self.close()  # somebody removed the file
             if self._fd < 0:
                 flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
                 self._fd = os.open(self._path, flags, 0o600)

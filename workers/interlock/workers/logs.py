@@ -85,6 +85,8 @@ class WorkerLog:
 
     def _write(self, data: bytes) -> None:
         try:
+            if self._fd >= 0 and not os.fstat(self._fd).st_nlink:
+                self.close()  # somebody removed the file
             if self._fd < 0:
                 self._open()
             elif self._size + len(data) > self._max_bytes:

@@ -1,0 +1,136 @@
+"""The socket file of a ZeroMQ socket: guarded, made again, and never another one's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zmq
+from zmtp import Wire
+
+from interlock.bus.listening import Listening
+from interlock.bus.socket import open_socket
+from interlock.bus.turnstile import for_connections
+
+PATIENCE = 20.0
+Context = zmq.Context[Any]
+
+
+@pytest.fixture
+def ctx() -> Iterator[Context]:
+    made: Context = zmq.Context()
+    yield made
+    made.destroy(0)
+
+
+@contextmanager
+def few_descriptors(spare: int) -> Iterator[int]:
+    """Let this process have about so many descriptors for connections; tells the exact number."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.dup(0)
+    os.close(lowest)
+    limit = (lowest + spare) * 4 // 3  # a quarter is the reserve
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, before[1]))
+    try:
+        yield for_connections(limit) - lowest
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_no_more_are_let_in_than_there_are_descriptors_for(tmp_path: Path, ctx: Context) -> None:
+    """Twice as many come as there is room for: the rest waits, and comes in when some leave."""
+
+    async def test() -> None:
+        loop, told = asyncio.get_running_loop(), asyncio.Queue[bool]()
+        server = open_socket(ctx, zmq.ROUTER)
+        listening = Listening(server, f"ipc://{tmp_path}/door", told.put_nowait)
+        crowd = [socket.socket(socket.AF_UNIX) for _ in range(60)]
+        with few_descriptors(30) as room:
+            for one in crowd:
+                one.setblocking(False)
+                one.connect(f"{tmp_path}/door")
+            greetings = {loop.create_task(loop.sock_recv(one, 64)): one for one in crowd}
+            waiting = set(greetings)
+            async with asyncio.timeout(PATIENCE):
+                assert await told.get()
+                while len(crowd) - len(waiting) < room:
+                    first = asyncio.FIRST_COMPLETED
+                    _, waiting = await asyncio.wait(waiting, return_when=first)
+                assert len(crowd) - len(waiting) == room and told.empty()
+                for one in [greetings[task] for task in set(greetings) - waiting]:
+                    one.close()
+                await asyncio.wait(waiting)
+                assert not await told.get()
+        for one in crowd:
+            one.close()
+        listening.close()
+        server.close()
+
+    asyncio.run(test())
+
+
+def test_a_file_that_was_removed_is_made_again_and_nobody_is_cut_off(
+    tmp_path: Path, ctx: Context
+) -> None:
+    async def test() -> None:
+        path = tmp_path / "door"
+        server = open_socket(ctx, zmq.ROUTER)
+        listening = Listening(server, f"ipc://{path}")
+        early = await asyncio.to_thread(Wire, str(path), b"DEALER")
+        assert not listening.mend()
+        path.unlink()
+        assert listening.mend() and not listening.mend()
+        late = await asyncio.to_thread(Wire, str(path), b"DEALER")
+        assert not early.ended.is_set() and os.listdir(tmp_path) == ["door"]
+        listening.close()
+        listening.close()
+        assert not os.listdir(tmp_path)
+        assert not early.ended.is_set()  # the socket itself ends connections
+        server.close()
+        for wire in (early, late):
+            assert await asyncio.to_thread(wire.ended.wait, PATIENCE)
+            wire.close()
+
+    asyncio.run(test())
+
+
+def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path, ctx: Context) -> None:
+    async def test() -> None:
+        path = tmp_path / "door"
+        first, second = open_socket(ctx, zmq.ROUTER), open_socket(ctx, zmq.ROUTER)
+        one = Listening(first, f"ipc://{path}")
+        other = Listening(second, f"ipc://{path}")
+        one.close()
+        first.close()
+        wire = await asyncio.to_thread(Wire, str(path), b"DEALER")
+        wire.close()
+        other.close()
+        second.close()
+        assert not os.listdir(tmp_path)
+
+    asyncio.run(test())
+
+
+def test_a_place_that_cannot_be_used_is_an_error(tmp_path: Path, ctx: Context) -> None:
+    async def test() -> None:
+        server = open_socket(ctx, zmq.ROUTER)
+        counts = []
+        with pytest.raises(OSError):
+            Listening(server, f"ipc://{tmp_path}/none/door")
+        (tmp_path / "door").mkdir()
+        for _ in range(40):
+            with pytest.raises(OSError):
+                Listening(server, f"ipc://{tmp_path}/door")
+            counts.append(len(os.listdir("/proc/self/fd")))
+        assert os.listdir(tmp_path) == ["door"]
+        assert max(counts) < counts[0] + 10  # libzmq's thread closes its own a moment later
+        server.close()
+
+    asyncio.run(test())
