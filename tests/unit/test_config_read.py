@@ -273,6 +273,23 @@ def test_trust_shows_whose_values_a_server_would_get() -> None:
     assert "plain" not in effect
 
 
+@pytest.mark.parametrize(
+    ("entry", "shown"),
+    [
+        ({"command": "/opt/x/npx server --api-key s3cret"}, "start npx"),
+        ({"command": ["npx", "--api-key", "s3cret"]}, "start a program"),
+        ({"command": "TOKEN=s3cret npx"}, "start a program"),
+        ({"command": " "}, "start a program"),
+        ({"command": {"s3cret": 1}}, "start a program"),
+        ({"url": "https://s3cret@x", "cwd": "/s3cret"}, "connect to a server"),
+        ({"args": ["s3cret"], "cwd": "/s3cret", "env": {"A": "s3cret"}}, "change args, cwd, env"),
+    ],
+)
+def test_places_that_others_read_show_no_secret(entry: dict[str, object], shown: str) -> None:
+    ((_, effect),) = effects({"mcp_servers": {"x": entry}}, brief=True)
+    assert effect == shown
+
+
 LOST = ["[[policy]]", "policy = ['x']", "[[agents]]", "agents = 3", "mcp_servers = []"]
 
 

@@ -191,3 +191,11 @@ def test_commands_are_found_beyond_the_path(tmp_path: Path) -> None:
     assert find_command("./bin/tool", str(tmp_path / ".local"), folders) == str(program)
     with pytest.raises(WorkerError, match="command not found: no-tool"):
         find_command("no-tool", "/", folders)
+
+
+def test_a_command_line_in_place_of_a_program_is_not_shown() -> None:
+    for command in ("no-tool --key s3cret", "/no/tool\t--key s3cret"):
+        with pytest.raises(WorkerError, match="command not found: ") as caught:
+            find_command(command, "/", ["/usr/bin"])
+        error = caught.value
+        assert "s3cret" not in f"{error} {error.fix} {error.details}"

@@ -99,6 +99,14 @@ def find_command(command: str, cwd: str, folders: Sequence[str]) -> str:
             fix=f"Make it an executable file: `chmod +x {present}`.",
             permanent=True,
         )
+    program, *more = command.split(maxsplit=1) or [command]
+    if more:  # they may hold a secret, as arguments do
+        raise WorkerError(
+            "command_not_found",
+            f"command not found: {program} and what follows it in `command`",
+            fix="Write the path alone as `command`, and the words after it as `args`.",
+            permanent=True,
+        )
     raise WorkerError(
         "command_not_found",
         f"command not found: {command}",

@@ -19,6 +19,8 @@ from interlock.supervisor.config.model import KINDS, worker_name
 from interlock.supervisor.config.text import BadFileError, decode, read_bytes
 
 _REFERENCE = re.compile(r"\$\{(keyring:[^}]+|[A-Za-z_][A-Za-z0-9_]*)(?::-[^}]*)?\}")
+_PROGRAM = re.compile(r"[\w.+-]{1,64}")
+"""A name that can be shown; `TOKEN=abc`, or an address, is none."""
 
 
 def digest(data: bytes) -> str:
@@ -70,7 +72,8 @@ def effects(tables: Mapping[str, Any], *, brief: bool = False) -> list[tuple[str
     """Return what a file would do, one (worker or section, plain words) for each entry.
 
     Of environment variables and headers only the names are shown, and whose values they pass on.
-    `brief` leaves out arguments and addresses, which may hold secrets: for places that others read.
+    `brief` leaves out arguments and addresses, which may hold secrets, wherever they stand, and
+    folders: for places that others read.
     """
     found: list[tuple[str, str]] = []
     for section, entries in tables.items():
@@ -95,10 +98,8 @@ def _entry_effect(section: str, entry: Any, brief: bool) -> str:
     if section == "agents":
         return f"set {', '.join(entry) or 'nothing'}"
     command, url = entry.get("command"), entry.get("url")
-    if command and brief:
-        return f"start {command}"
-    if url and brief:
-        return "connect to a server"
+    if brief:
+        return _in_brief(entry, command, url)
     words = entry.get("args")
     args = [str(word) for word in words] if isinstance(words, list) else []
     if command:
@@ -108,6 +109,16 @@ def _entry_effect(section: str, entry: Any, brief: bool) -> str:
     else:
         text = f"change {', '.join(entry) or 'nothing'}"
     return text + _surroundings(entry)
+
+
+def _in_brief(entry: Mapping[str, Any], command: Any, url: Any) -> str:
+    if command:
+        words = command.split() if isinstance(command, str) else []
+        program = os.path.basename(words[0]) if words else ""
+        return f"start {program if _PROGRAM.fullmatch(program) else 'a program'}"
+    if url:
+        return "connect to a server"
+    return f"change {', '.join(entry) or 'nothing'}"
 
 
 def _given(entry: Mapping[str, Any]) -> list[str]:
