@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from interlock.bus.names import fold
 from interlock.bus.records import Tier
 from interlock.bus.settings import ArgumentRule, PolicySettings
+from interlock.supervisor.policy.arguments import MARKS, MOST
 from interlock.supervisor.policy.decision import TIERS, decide, has_rules, per_call, standing
 
 WRITE = "mcp:files/write_file"
@@ -104,6 +105,24 @@ def test_rules_about_arguments(
         ("n", "null", {"n": None}, True),
         ("n", "*", {"n": ""}, True),
         ("n", "*", {}, False),
+        # Other spellings of one number.
+        ("n", "22", {"n": 22.0}, True),
+        ("n", "22", {"n": 2.2e1}, True),
+        ("n", "22", {"n": "22.0"}, True),
+        ("n", "22", {"n": " +022"}, True),
+        ("n", "22.0", {"n": 22}, True),
+        ("n", "2?", {"n": 22.0}, True),
+        ("n", "0", {"n": -0.0}, True),
+        ("n", "0.5", {"n": 0.5}, True),
+        ("n", "22", {"n": 22.5}, False),
+        ("n", "22", {"n": 2**70}, False),
+        # The rest of an argument's path, however deep the server may look for it.
+        ("a.b", "x", {"a": [[{"b": "x"}]]}, True),
+        ("a.b", "x", {"a": {"c": {"b": "x"}}}, True),
+        ("a.b", "x", {"A": [{"c": [{"B": "X"}]}]}, True),
+        ("a.b.c", "x", {"a": {"d": {"b": [[{"c": "x"}]]}}}, True),
+        ("a.b", "x", {"c": {"b": "x"}}, False),
+        ("a.b", "x", {"a": [[{"c": "x"}]]}, False),
         ("n", "?", {"n": "ab"}, False),
     ],
 )
@@ -113,6 +132,59 @@ def test_where_a_rule_looks(
     rule = ArgumentRule(capability=WRITE, argument=argument, matches=matches, tier="block")
     found = decide(WRITE, "safe", policy(rules=(rule,)), arguments)
     assert found.tier == ("block" if fits else "safe")
+
+
+FILES = ArgumentRule(capability=WRITE, argument="f.path", matches="/tmp/*", tier="monitor")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"f": [{"path": "/tmp/a"}]}, "monitor"),
+        ({"f": [{"path": "/tmp/a"}, [{"path": "/etc/x"}]]}, "ask"),
+        ({"f": {"path": "/tmp/a", "more": {"path": "/etc/x"}}}, "ask"),
+        ({"f": {"path": "/tmp/a", "Path": "/etc/x"}}, "ask"),
+        ({"f": [[{"path": "/tmp/a"}]]}, "ask"),
+    ],
+)
+def test_what_permits_sees_all_that_a_value_may_mean(
+    arguments: dict[str, Any], expected: str
+) -> None:
+    assert decide(WRITE, "ask", policy(rules=(FILES,)), arguments).tier == expected
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"path": [1] * (MOST + 1)},
+        {"path": {str(n): "" for n in range(MOST)}},
+        {"path": "x" + "\u0301\u0316" * MARKS},
+        {"\u0301" * (MARKS + 1): "x"},
+        {str(n): "x" for n in range(MOST + 1)},
+    ],
+)
+def test_what_holds_too_much_to_look_at_is_never_let_through(arguments: dict[str, Any]) -> None:
+    found = decide(WRITE, "safe", policy(rules=(ETC, TMP)), arguments)
+    assert found.tier == "block" and "too much" in found.reason
+    if len(arguments.get("path", ())) >= MOST or len(arguments) > MOST:
+        every = ArgumentRule(capability=WRITE, argument="*", matches="*", tier="safe")
+        assert decide(WRITE, "ask", policy(rules=(every,)), arguments).tier == "ask"
+    assert decide(WRITE, "safe", policy(), arguments).tier == "safe"
+
+
+def test_what_no_rule_is_about_may_be_as_large_as_it_likes() -> None:
+    arguments = {"path": "/home/x", "text": [1] * MOST * 2, "marks": "\u0301" * 1_000}
+    assert decide(WRITE, "safe", policy(rules=(ETC,)), arguments).tier == "safe"
+    assert decide(WRITE, "ask", policy(rules=(TMP,)), arguments | {"path": "/tmp/x"}).tier != "ask"
+
+
+def test_shared_and_nested_values_are_walked_once() -> None:
+    """JSON has no shared values; nesting is what would make the walk quadratic."""
+    deep: dict[str, Any] = {"b": "x"}
+    for _ in range(900):
+        deep = {"a": deep, "b": deep["b"]}
+    rule = ArgumentRule(capability=WRITE, argument="a.a.b", matches="y", tier="block")
+    assert decide(WRITE, "safe", policy(rules=(rule,)), deep).tier == "block"
 
 
 def test_order_of_rules_and_lists() -> None:

@@ -6,25 +6,22 @@ matches every spelling; what permits matches a name, and a value, only as they a
 
 from __future__ import annotations
 
-import posixpath
-import unicodedata
-from collections.abc import Iterator, Mapping
-from fnmatch import fnmatchcase
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
-from interlock.bus.names import QUIET_KINDS, CapabilityName, fold, matches, matches_folded
+from interlock.bus.names import QUIET_KINDS, CapabilityName, matches, matches_folded
 from interlock.bus.records import Tier
 from interlock.bus.settings import ArgumentRule, PolicySettings
+from interlock.supervisor.policy.arguments import UndecidedError, Values
 
 REMEMBERED: Final = 1 << 15
 """Answers of rules that are kept; folding 600 names for every turn would stall the supervisor."""
 TIERS: Final[tuple[Tier, ...]] = ("safe", "monitor", "ask", "block")
 """From the least to the most careful."""
 CAREFUL: Final[tuple[Tier, ...]] = ("ask", "block")
-_FILE: Final = "file://"
 
 
 class Ruling(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,13 +78,17 @@ def decide(name: str, tier: Tier, policy: PolicySettings, arguments: Mapping[str
     ruling = standing(name, tier, policy)
     if ruling.tier == "block":
         return ruling
-    matching = [rule for rule in policy.rules if _applies(rule, name, arguments)]
+    values = Values(arguments)
+    matching: list[Ruling] = []
+    for rule in policy.rules:
+        about = forbids if rule.tier in CAREFUL else allows
+        why = _applies(rule, values) if about(rule.capability, name) else None
+        if why is not None:
+            matching.append(Ruling(tier=rule.tier, reason=why))
     if not matching:
         return ruling
     # The most careful of all that match: no order of rules, and no second value, opens a door.
-    rule = max(matching, key=lambda each: TIERS.index(each.tier))
-    reason = f"a rule about the argument {rule.argument}"
-    return _in_mode(Ruling(tier=rule.tier, reason=reason), policy)
+    return _in_mode(max(matching, key=lambda each: TIERS.index(each.tier)), policy)
 
 
 def _listed(name: str, tier: Tier, policy: PolicySettings) -> Ruling:
@@ -105,83 +106,18 @@ def _in_mode(ruling: Ruling, policy: PolicySettings) -> Ruling:
     return ruling
 
 
-def _applies(rule: ArgumentRule, name: str, arguments: Mapping[str, Any]) -> bool:
-    """Whether a rule is about that call.
+def _applies(rule: ArgumentRule, values: Values) -> str | None:
+    """Why a rule is about a call with these values, None if it is not.
 
-    One that forbids needs one value that fits, in any spelling of the argument's name; one that
-    permits needs all values to fit, and one at least.
+    One that forbids needs one value that fits, in any spelling; one that permits needs all values
+    to fit, and one at least. Values that cannot all be looked at fit the one and not the other.
     """
-    if rule.tier in CAREFUL:
-        if not forbids(rule.capability, name):
-            return False
-        found = _values(rule.argument, arguments, folded=True)
-        return any(_may_mean(rule.matches, text) for text in found)
-    if not allows(rule.capability, name):
-        return False
-    texts = list(_values(rule.argument, arguments, folded=False))
-    return bool(texts) and all(_means(rule.matches, text) for text in texts)
-
-
-def _values(argument: str, arguments: Mapping[str, Any], *, folded: bool) -> Iterator[str]:
-    """The values of an argument as texts; `a.b` is `b` inside of `a`, `*` is every argument."""
-    for key, value in arguments.items():
-        same = fold(key) == fold(argument) if folded else key == argument
-        if same or argument == "*":
-            yield from _texts(value)
-    head, dot, rest = argument.partition(".")
-    if not dot:
-        return
-    for key, value in arguments.items():
-        if not (fold(key) == fold(head) if folded else key == head):
-            continue
-        for inner in value if isinstance(value, list) else [value]:
-            if isinstance(inner, Mapping):
-                yield from _values(rest, inner, folded=folded)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Every text inside a value; numbers, true, false and null as JSON writes them."""
-    waiting = [value]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, Mapping):
-            yield from map(str, one)
-            waiting += one.values()
-        elif isinstance(one, list):
-            waiting += one
+    reason = f"a rule about the argument {rule.argument}"
+    try:
+        if rule.tier in CAREFUL:
+            fits = values.may_fit(rule.argument, rule.matches)
         else:
-            yield msgspec.json.encode(one).decode()
-
-
-def _may_mean(pattern: str, text: str) -> bool:
-    """Whether a value fits a pattern in any of its spellings: case, `..` and `//` in paths."""
-    wanted = _plain(pattern)
-    return any(
-        fnmatchcase(spelt, wanted)
-        for written in (text, _plain(text))
-        for spelt in (written, written.strip(), _path(written))
-    ) or fnmatchcase(text, pattern)
-
-
-def _means(pattern: str, text: str) -> bool:
-    """Whether a value fits a pattern as it is written, and also where it leads as a path."""
-    return fnmatchcase(text, pattern) and fnmatchcase(_path(text), pattern)
-
-
-def _plain(text: str) -> str:
-    return unicodedata.normalize("NFKC", text).casefold()
-
-
-def _path(text: str) -> str:
-    """A text as a path, or an address, without detours.
-
-    >>> _path("file:///tmp/../etc//passwd"), _path("https://a.example/b/../c")
-    ('/etc/passwd', 'https://a.example/c')
-    """
-    scheme, colon, rest = text.strip().removeprefix(_FILE).replace("\\", "/").partition("://")
-    if colon:
-        return f"{scheme}://{posixpath.normpath(rest)}"
-    path = posixpath.normpath(scheme)
-    return "/" + path.lstrip("/") if path.startswith("//") else path
+            fits = values.all_fit(rule.argument, rule.matches)
+    except UndecidedError:
+        return f"{reason}, which holds too much to look at" if rule.tier in CAREFUL else None
+    return reason if fits else None

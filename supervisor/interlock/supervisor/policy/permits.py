@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
 import msgspec
 
 from interlock.bus.errors import MalformedError, OverloadedError, TooLargeError
 from interlock.bus.records import Target
+from interlock.bus.settings import PolicySettings
 from interlock.bus.tickets import read_arguments
 from interlock.supervisor.catalog.offer import PERSON, Caller
 from interlock.supervisor.catalog.resolve import Refusal, resolve
 from interlock.supervisor.catalog.rows import Catalog, CatalogRow
 from interlock.supervisor.events.ports import Workers
 from interlock.supervisor.policy.approvals import Approval, Asked, Outcome, of_turn
-from interlock.supervisor.policy.decision import decide
+from interlock.supervisor.policy.decision import Ruling, decide, has_rules
 from interlock.supervisor.policy.desk import ApprovalDesk
 from interlock.supervisor.policy.tickets import TicketOffice
 
@@ -63,6 +64,23 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
+class _Looked:
+    """The arguments of a call, and what they led to; looked at again only for another policy."""
+
+    def __init__(
+        self, row: CatalogRow, policy: PolicySettings, arguments: Mapping[str, Any]
+    ) -> None:
+        self._arguments = arguments
+        self._row, self._policy = row, policy
+        self.ruling = decide(row.name, row.tier, policy, arguments)
+
+    def again(self, row: CatalogRow, policy: PolicySettings) -> Ruling:
+        """What holds now."""
+        if (row.name, row.tier) == (self._row.name, self._row.tier) and policy is self._policy:
+            return self.ruling
+        return decide(row.name, row.tier, policy, self._arguments)
+
+
 Ended = Callable[[Permit | Refused], None]
 Parked = Callable[[str, float], None]
 """Called with the approval's id and the seconds that it waits at most."""
@@ -95,7 +113,8 @@ class Permits:
         except MalformedError as error:
             ended(Refused(code="invalid_arguments", message=error.message))
             return
-        ruling = decide(row.name, row.tier, self._workers.policy(), arguments)
+        looked = _Looked(row, self._workers.policy(), arguments)
+        ruling = looked.ruling
         asked = Asked(
             id=self._desk.new_id(),
             capability=row.name,
@@ -112,20 +131,20 @@ class Permits:
         if ruling.tier == "block":
             ended(_blocked(row.name, ruling.reason))
         elif ruling.tier != "ask":
-            ended(self._permit(asked, wish, arguments))
+            ended(self._permit(asked, wish, looked))
         else:
-            self._approval(asked, wish, arguments, parked, ended)
+            self._approval(asked, wish, looked, parked, ended)
 
     def _approval(
         self,
         asked: Asked,
         wish: Wish,
-        arguments: dict[str, Any],
+        looked: _Looked,
         parked: Parked,
         ended: Ended,
     ) -> None:
         def decided(outcome: Outcome) -> None:
-            ended(self._decided(asked, wish, arguments, outcome))
+            ended(self._decided(asked, wish, looked, outcome))
 
         never = self._workers.policy().approval == "never"
         if never or wish.nobody:
@@ -145,7 +164,7 @@ class Permits:
             self._desk.settle(asked, said, wish.caller, decided)
 
     def _decided(
-        self, asked: Asked, wish: Wish, arguments: dict[str, Any], outcome: Outcome
+        self, asked: Asked, wish: Wish, looked: _Looked, outcome: Outcome
     ) -> Permit | Refused:
         if outcome in _TOLD:
             why = f" ({wish.nobody or 'approval is never'})"
@@ -153,10 +172,10 @@ class Permits:
             text = f"{asked.capability} was not called: {_TOLD[outcome]}{why}."
             return Refused(code=outcome, message=text)
         given_up = outcome == "withdrawn" or not wish.wanted()
-        return self._permit(asked, wish, arguments, given_up=given_up)
+        return self._permit(asked, wish, looked, given_up=given_up)
 
     def _permit(
-        self, asked: Asked, wish: Wish, arguments: dict[str, Any], *, given_up: bool = False
+        self, asked: Asked, wish: Wish, looked: _Looked, *, given_up: bool = False
     ) -> Permit | Refused:
         """The ticket, if what was decided about is still there and still may be called."""
         policy = self._workers.policy()
@@ -169,7 +188,7 @@ class Permits:
         )
         if isinstance(found, Refusal):
             return Refused(code=found.code, message=found.message)
-        ruling = decide(found.name, found.tier, policy, arguments)
+        ruling = looked.again(found, policy)
         if ruling.tier == "block":
             return _blocked(found.name, ruling.reason)
         same = self._tickets.serves(asked.worker) == asked.generation
@@ -218,7 +237,9 @@ class Permits:
         found = resolve(asked.capability, rows, sources, policy, self._caller(asked.agent))
         if isinstance(found, Refusal):
             return found.code == "denied"
-        arguments = read_arguments(asked.arguments)[0]
+        # Those of a thousand calls may wait: they are read only if a rule looks at them.
+        looks = has_rules(found.name, policy)
+        arguments = read_arguments(asked.arguments)[0] if looks else {}
         return decide(found.name, found.tier, policy, arguments).tier == "block"
 
 

@@ -1,0 +1,215 @@
+"""The values of one call's arguments, as rules look at them: bounded, each looked at once; pure."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from fnmatch import translate
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from interlock.bus.names import fold
+
+MOST: Final = 2_000
+"""Values and keys that are looked at for one rule; the rules of a call with more are not decided.
+
+A supervisor has one thread: looking at all that fits into a message would stall every agent.
+"""
+MARKS: Final = 30
+"""Combining marks in a row, from which on comparing spellings takes quadratic time."""
+PATTERNS: Final = 4_096
+"""Patterns that are kept in their compiled form."""
+_FILE: Final = "file://"
+_NUMBER: Final = re.compile(r"[+-]?(?:\d{1,40}\.?\d{0,40}|\.\d{1,40})(?:e[+-]?\d{1,2})?", re.ASCII)
+
+
+class UndecidedError(Exception):
+    """Arguments are too many, or too odd, to be compared with a rule."""
+
+
+class Values:
+    """The arguments of one call. Each text is spelled out once, however many rules there are."""
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        self._arguments = arguments
+        self._found: dict[tuple[str, bool], tuple[str, ...] | None] = {}
+        self._spellings: dict[str, frozenset[str]] = {}
+        self._folded: dict[str, str] = {}
+
+    def may_fit(self, argument: str, pattern: str) -> bool:
+        """Whether one value may fit, in any spelling of the argument's name or of the value.
+
+        Upper case, `..`, `//` and `file://` in paths, 22.0 for 22 are spellings. Raises
+        UndecidedError.
+        """
+        texts = self._texts(argument, careful=True)
+        means = [_compiled(each) for each in {pattern, _plain(pattern)}]
+        number = _number(pattern)
+        for text in texts:
+            spellings = self._spelled(text)
+            if number in spellings:
+                return True
+            if any(match(spelt) for spelt in spellings for match in means):
+                return True
+        return False
+
+    def all_fit(self, argument: str, pattern: str) -> bool:
+        """Whether there is such an argument and all that it may mean fits as it is written.
+
+        Raises UndecidedError.
+        """
+        if not self._texts(argument, careful=False):
+            return False
+        match = _compiled(pattern)
+        return all(
+            match(text) and match(_path(text)) for text in self._texts(argument, careful=True)
+        )
+
+    def _texts(self, argument: str, *, careful: bool) -> tuple[str, ...]:
+        """The different values of an argument as texts.
+
+        `a.b` is `b` inside of `a`, `*` is every argument; if `careful`, at any depth.
+        """
+        key = (argument, careful)
+        if key not in self._found:
+            self._found[key] = None  # stays so if there is too much of it
+            looking = _Looking(self._fold if careful else _as_written, deep=careful)
+            self._found[key] = tuple(dict.fromkeys(looking.texts(argument, self._arguments)))
+        found = self._found[key]
+        if found is None:
+            raise UndecidedError
+        return found
+
+    def _fold(self, key: str) -> str:
+        folded = self._folded.get(key)
+        if folded is None:
+            folded = self._folded[key] = fold(_comparable(key))
+        return folded
+
+    def _spelled(self, text: str) -> frozenset[str]:
+        found = self._spellings.get(text)
+        if found is None:
+            each = (text, _plain(_comparable(text)))
+            spellings = {spelt for one in each for spelt in (one, one.strip(), _path(one))}
+            number = _number(text)
+            found = frozenset(spellings if number is None else {*spellings, number})
+            self._spellings[text] = found
+        return found
+
+
+class _Looking:
+    """One walk through arguments, which ends with UndecidedError when it gets too long."""
+
+    def __init__(self, spell: Any, *, deep: bool) -> None:
+        self._spell = spell
+        self._deep = deep
+        self._left = MOST
+        self._seen: set[tuple[int, str]] = set()
+        self._read: set[int] = set()
+
+    def texts(self, argument: str, arguments: Mapping[str, Any]) -> Iterator[str]:
+        """The texts of an argument, some of them twice."""
+        waiting: list[tuple[str, Mapping[str, Any]]] = [(argument, arguments)]
+        while waiting:
+            rest, table = waiting.pop()
+            head, dot, tail = rest.partition(".")
+            whole, first = self._spell(rest), self._spell(head)
+            for key, value in table.items():
+                self._spend()
+                spelt = self._spell(key)
+                if spelt == whole or rest == "*":
+                    yield from self._inside(value)
+                if dot and spelt == first:
+                    waiting += ((tail, inner) for inner in self._tables(value, tail))
+
+    def _tables(self, value: Any, tail: str) -> Iterator[Mapping[str, Any]]:
+        """The tables in a value that a rule goes on in, each once for each rest of its argument."""
+        waiting = [value]
+        while waiting:
+            one = waiting.pop()
+            self._spend()
+            if not isinstance(one, (Mapping, list)) or (id(one), tail) in self._seen:
+                continue
+            self._seen.add((id(one), tail))
+            if isinstance(one, Mapping):
+                yield one
+            if self._deep:
+                waiting += one.values() if isinstance(one, Mapping) else one
+            elif one is value and isinstance(one, list):
+                waiting += (inner for inner in one if isinstance(inner, Mapping))
+
+    def _inside(self, value: Any) -> Iterator[str]:
+        """Every text inside a value; numbers, true, false and null as JSON writes them."""
+        waiting = [value]
+        while waiting:
+            one = waiting.pop()
+            self._spend()
+            if isinstance(one, str):
+                yield one
+            elif not isinstance(one, (Mapping, list)):
+                yield msgspec.json.encode(one).decode()
+            elif id(one) not in self._read:
+                self._read.add(id(one))
+                if isinstance(one, Mapping):
+                    yield from map(str, one)
+                waiting += one.values() if isinstance(one, Mapping) else one
+
+    def _spend(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise UndecidedError
+
+
+def _as_written(key: str) -> str:
+    return key
+
+
+def _comparable(text: str) -> str:
+    """The text. Raises UndecidedError if its normal form would take too long to find."""
+    if len(text) > MARKS and not text.isascii():
+        marks = 0
+        for char in text:
+            marks = marks + 1 if unicodedata.combining(char) else 0
+            if marks > MARKS:
+                raise UndecidedError
+    return text
+
+
+@lru_cache(PATTERNS)
+def _compiled(pattern: str) -> Any:
+    return re.compile(translate(pattern)).match
+
+
+def _plain(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold()
+
+
+def _number(text: str) -> str | None:
+    """A number in one spelling, None for what is no number.
+
+    >>> _number("22.0"), _number(" 2.2e1"), _number("022"), _number("0.50"), _number("v22")
+    ('22', '22', '22', '0.5', None)
+    """
+    text = text.strip().lower()
+    if len(text) > 2 * MARKS or not _NUMBER.fullmatch(text):
+        return None
+    number = Decimal(text)
+    return format(number.normalize() if number else Decimal(0), "f")
+
+
+def _path(text: str) -> str:
+    """A text as a path, or an address, without detours.
+
+    >>> _path("file:///tmp/../etc//passwd"), _path("https://a.example/b/../c")
+    ('/etc/passwd', 'https://a.example/c')
+    """
+    scheme, colon, rest = text.strip().removeprefix(_FILE).replace("\\", "/").partition("://")
+    if colon:
+        return f"{scheme}://{posixpath.normpath(rest)}"
+    path = posixpath.normpath(scheme)
+    return "/" + path.lstrip("/") if path.startswith("//") else path
