@@ -116,7 +116,7 @@ class WorkerRig:
     def all(self, kind: type[M]) -> list[M]:
         return [message for message in self.seen if isinstance(message, kind)]
 
-    async def configure(self, configure: McpConfigure) -> None:
+    async def configure(self, configure: msgspec.Struct) -> None:
         await self.expect(m.Hello)
         message = m.Configure(key=KEY, endpoint=self.endpoint)
         self.send(message, msgspec.json.encode(configure))

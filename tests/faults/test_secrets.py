@@ -159,6 +159,8 @@ def test_a_server_that_gives_everything_away_gives_it_to_its_caller_only(
     interlock.wait_state("mcp:spills", "READY")
     # The journal writes behind: what it answers it has written.
     assert len(interlock.client.turns()["turns"]) == 4
+    # A process title of its own may hold all that a server was given; its first word is shown.
+    assert [child["command"] for child in interlock.worker("mcp:spills")["children"]] == ["npm"]
     log = (interlock.home.logs / "mcp-spills.log").read_text()
     assert log.count("[secret]") > 20
     for where, data in kept(interlock):

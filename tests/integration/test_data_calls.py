@@ -220,6 +220,22 @@ def test_the_deadline_cancels_and_late_results_are_counted(tmp_path: Path) -> No
     run(tmp_path, test)
 
 
+def test_cancelled_calls_that_nobody_answers_take_no_room(tmp_path: Path) -> None:
+    async def test(rig: Rig) -> None:
+        edge = rig.edge()
+        forgotten = []
+        for _ in range(dataserver.MAX_IN_FLIGHT + 1):
+            future = edge.call("park", b"{}", 30)
+            forgotten.append(await rig.next_parked())
+            future.cancel()
+        answer = await edge.call("echo", b"{}", 5)
+        assert (answer.outcome, rig.server.in_flight) == ("ok", 0)
+        forgotten[-1].result(b"{}")
+        assert forgotten[-1].answered and rig.server.in_flight == 0
+
+    run(tmp_path, test)
+
+
 def test_an_answer_that_crosses_the_cancel_is_late(tmp_path: Path) -> None:
     async def test(rig: Rig) -> None:
         edge = rig.edge()

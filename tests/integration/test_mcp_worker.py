@@ -406,6 +406,18 @@ def test_the_environment_is_an_allow_list_and_secrets_stay_hidden() -> None:
     run(scenario())
 
 
+def test_a_path_that_is_no_utf8_is_a_reason_like_any_other() -> None:
+    async def scenario() -> None:
+        settings = McpServerSettings(command="true", cwd="${HOME}/nowhere", env={"PLANTED": ""})
+        environ = {name: os.fsdecode(b"/tmp/\xff") for name in ("HOME", "PLANTED")}
+        async with running(settings, ready=False, env=environ) as rig:
+            failed = await rig.expect(m.WorkerFailed)
+            assert failed.code != "internal" and "nowhere" in failed.reason
+            assert await rig.exit_code() == 1
+
+    asyncio.run(scenario())
+
+
 def test_a_worker_without_a_lifeline_does_not_start() -> None:
     async def scenario() -> None:
         process = await asyncio.create_subprocess_exec(

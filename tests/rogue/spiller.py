@@ -3,9 +3,9 @@
     python spiller.py MODE [ARGUMENT ...]
 
 At the start it writes its environment and arguments to stderr: as JSON, as Python shows them, and
-each value once on a line of its own. Modes: `serve`; `refuse` answers initialize with an error that
-holds them; `die` exits with them in its last line, with a value across every place where a text
-might be cut.
+each value once on a line of its own. Its process title holds its arguments, as npm's does, and
+more. Modes: `serve`; `refuse` answers initialize with an error that holds them; `die` exits with
+them in its last line, with a value across every place where a text might be cut.
 
 Tools: `rpc_error` and `bad_arguments` answer with JSON-RPC errors that hold the same, `log` sends
 it as a log notification, `die` ends the server with it, `result` answers with the environment.
@@ -14,6 +14,8 @@ it as a log notification, `die` ends the server with it, `result` answers with t
 import json
 import os
 import sys
+
+import setproctitle
 
 KNOWN = [*os.environ.values(), *sys.argv]
 EVERYTHING = f"{json.dumps(dict(os.environ))} {dict(os.environ)!r} {sys.argv!r} {' '.join(KNOWN)}"
@@ -54,6 +56,7 @@ def answer(request, name):
 
 
 def main():
+    setproctitle.setproctitle(" ".join(["npm exec spiller", *sys.argv[2:], *PLANTED]))
     sys.stderr.write("\n".join([EVERYTHING, *KNOWN, ""]))
     sys.stderr.flush()
     if sys.argv[1] == "die":

@@ -198,3 +198,16 @@ def test_bodies_are_read_as_a_type() -> None:
     for bad in (b'["a",1]', b"[" * 100_000, b""):
         with pytest.raises(MalformedError):
             codec.decode_as(bad, tuple[str, ...])
+
+
+def test_texts_that_cannot_be_written_are_mended_and_the_rest_stays() -> None:
+    reason = "no folder /home/\udcff"
+    failed = messages.WorkerFailed(code="cwd", reason=reason, fix="\ud800", permanent=True)
+    with pytest.raises(MalformedError):
+        codec.encode(failed)
+    back = codec.decode_control_up(codec.encode(codec.mended(failed)))
+    assert back == messages.WorkerFailed(
+        code="cwd", reason="no folder /home/?", fix="?", permanent=True
+    )
+    configure = messages.Configure(key=b"\xff", endpoint="\ud800")
+    assert codec.mended(configure) == messages.Configure(key=b"\xff", endpoint="?")

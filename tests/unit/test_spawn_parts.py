@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -136,6 +137,22 @@ def test_a_process_that_is_not_there(pid: int) -> None:
     assert procfs.descendants(pid) == []
     assert procfs.command(pid) == ""
     assert procfs.resident_bytes([pid]) == procfs.cpu_ticks([pid]) == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        (("npm exec server --api-key planted/x", "60"), "npm"),
+        (("/opt/bin/shodan-mcp", "60"), "shodan-mcp"),
+        (("bundle: server --token planted", "60"), "bundle:"),
+        (("node18", "60"), "60"),
+        (("  ", "60"), ""),
+    ],
+)
+def test_a_command_is_one_word_of_a_title(line: tuple[str, ...], shown: str) -> None:
+    with subprocess.Popen(line, executable=shutil.which("sleep")) as process:
+        assert procfs.command(process.pid) == shown
+        process.kill()
 
 
 def test_a_command_never_shows_arguments() -> None:

@@ -31,6 +31,7 @@ _JSON_OBJECT: Final = 0x7B
 """`{`: no msgpack map begins with it, so the first byte of a data header tells its encoding."""
 
 T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
 
 _to_msgpack = msgspec.msgpack.Encoder().encode
 _to_json = msgspec.json.Encoder().encode
@@ -61,6 +62,26 @@ def encode(message: msgspec.Struct, encoding: Encoding = "msgpack") -> bytes:
     try:
         return _to_msgpack(message) if encoding == "msgpack" else _to_json(message)
     except (UnicodeError, OverflowError) as error:
+        raise MalformedError(f"This message cannot be written: {error}") from None
+
+
+def writable(text: str) -> str:
+    """Return `text` with `?` for what cannot be sent: lone surrogates.
+
+    They come from JSON texts and from file names and variables that are no UTF-8.
+    """
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def mended(message: S) -> S:
+    """Return the message with all its texts `writable`; for one that `encode` refuses.
+
+    Raises `MalformedError` for what no mending helps.
+    """
+    try:
+        plain = msgspec.to_builtins(message, builtin_types=(bytes, bytearray))
+        return msgspec.convert(_writable(plain), type(message))
+    except _HOSTILE as error:
         raise MalformedError(f"This message cannot be written: {error}") from None
 
 
@@ -202,6 +223,16 @@ def decode_as(body: bytes, kind: type[T], limit: int = MAX_MESSAGE) -> T:
         return msgspec.json.decode(body, type=kind)
     except _HOSTILE as error:
         raise _malformed(error) from None
+
+
+def _writable(value: Any) -> Any:
+    if isinstance(value, str):
+        return writable(value)
+    if isinstance(value, dict):
+        return {_writable(key): _writable(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_writable(inner) for inner in value]
+    return value
 
 
 def _plain(encoding: Encoding, frame: bytes) -> dict[str, Any]:

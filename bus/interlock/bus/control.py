@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import zmq
 
-from interlock.bus.codec import decode_control_down, encode
+from interlock.bus.codec import decode_control_down, encode, mended
 from interlock.bus.errors import MalformedError
 from interlock.bus.messages import ControlDown, ControlUp
 from interlock.bus.records import Boot
@@ -36,8 +36,14 @@ class ControlChannel:
         self._socket = FdSocket(sock, self._received)
 
     def send(self, message: ControlUp, body: bytes | None = None) -> bool:
-        """Queue a message; False if the supervisor takes none any more (full queue)."""
-        header = encode(message)
+        """Queue a message; False if the supervisor takes none any more (full queue).
+
+        Raises `MalformedError` for one that cannot be written; lone surrogates in texts can.
+        """
+        try:
+            header = encode(message)
+        except MalformedError:
+            header = encode(mended(message))
         return self._socket.send([header] if body is None else [header, body])
 
     def close(self, linger: float = 0.0) -> None:

@@ -10,7 +10,7 @@ from typing import Final, Literal
 import zmq
 
 from interlock.bus.admission import MEMORY, Admission, Holder
-from interlock.bus.codec import Encoding, decode_data_up, encode, encoding_of
+from interlock.bus.codec import Encoding, decode_data_up, encode, encoding_of, writable
 from interlock.bus.errors import InterlockError, MalformedError, OverloadedError, TicketError
 from interlock.bus.listening import Listening
 from interlock.bus.messages import (
@@ -131,14 +131,14 @@ class IncomingCall:
     def fail(self, code: str, message: str, may_have_run: bool = False) -> None:
         """Answer without a result; `code` is one of `errors.OUTCOMES`."""
         if self._end():
-            text = _clean(message)
+            text = writable(message)
             failure = Failure(id=self.id, code=code, message=text, may_have_run=may_have_run)
             self._server.send(self._connection, failure)
 
     def progress(self, progress: float, total: float | None = None, message: str = "") -> None:
         """Pass progress on, which renews the caller's deadline; nothing if it wants none."""
         if self.wants_progress and not self.answered and not self.cancelled:
-            text = _clean(message)
+            text = writable(message)
             self._server.send(
                 self._connection,
                 Progress(id=self.id, progress=progress, total=total, message=text),
@@ -147,13 +147,19 @@ class IncomingCall:
     def log(self, level: str, message: str) -> None:
         """Pass a log message of the server on to the caller."""
         if not self.answered and not self.cancelled:
-            self._server.send(self._connection, Log(level=_clean(level), message=_clean(message)))
+            self._server.send(
+                self._connection, Log(level=writable(level), message=writable(message))
+            )
 
     def cancel(self) -> None:
-        """Mark the call as unwanted and tell the handler; called for the caller's `cancel`."""
+        """Mark the call as unwanted and tell the handler; called for the caller's `cancel`.
+
+        It counts no longer as one of its connection, whether the handler answers it or not.
+        """
         if self.cancelled or self.answered:
             return
         self.cancelled = True
+        del self._connection.calls[self.id]
         if self.on_cancel is not None:
             self.on_cancel()
 
@@ -162,8 +168,10 @@ class IncomingCall:
             return False
         self.answered = True
         self.on_cancel = None  # it leads back to this call: such circles wait for the collector
+        if self.cancelled:
+            return False
         del self._connection.calls[self.id]
-        return not self.cancelled
+        return True
 
 
 class DataServer:
@@ -363,7 +371,7 @@ class DataServer:
     def _refuse(
         self, identity: bytes, encoding: Encoding, call_id: int, code: str, message: str
     ) -> None:
-        failure = Failure(id=call_id, code=code, message=_clean(message))
+        failure = Failure(id=call_id, code=code, message=writable(message))
         if not self._socket.send([identity, encode(failure, encoding)]):
             self.dropped += 1
 
@@ -391,8 +399,3 @@ class DataServer:
             held = connection.holder.forget_expired(before)
             if not held and not connection.calls and identity not in receiving:
                 del self._connections[identity]
-
-
-def _clean(text: str) -> str:
-    # Lone surrogates, which a JSON text may contain, cannot be sent.
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

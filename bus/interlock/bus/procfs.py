@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterable
@@ -22,7 +23,10 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _SET_PARENT_DEATH_SIGNAL: Final = 1
 _SET_CHILD_SUBREAPER: Final = 36
 _COMMAND_LENGTH: Final = 80
-_INTERPRETERS: Final = ("python", "node", "bash", "sh", "ruby", "perl", "deno", "bun")
+_PYTHON: Final = re.compile(r"(?:python|pypy)[0-9.]*")
+_INTERPRETER: Final = re.compile(
+    r"(?:python|pypy|node|nodejs|bash|dash|sh|zsh|ruby|perl|deno|bun)[0-9.]*"
+)
 
 
 class Stat(NamedTuple):
@@ -106,21 +110,44 @@ def descendants(pid: int) -> list[Child]:
 def command(pid: int) -> str:
     """Name of the program that runs, for people; empty when the process is gone.
 
-    For an interpreter it is the script's name. Never the arguments: they may hold secrets.
+    For an interpreter it is the script's name. Never the arguments: they may hold secrets. A
+    program that writes a title over its command line (npm puts all its arguments there) is called
+    by the first word of it.
     """
     try:
         words = Path(f"/proc/{pid}/cmdline").read_text("utf-8", "replace").split("\0")
         if not words[0]:
-            return Path(f"/proc/{pid}/comm").read_text("utf-8", "replace").strip()
+            words = [Path(f"/proc/{pid}/comm").read_text("utf-8", "replace").strip()]
     except OSError:
         return ""
+    return _shown(words, _executable(pid))[:_COMMAND_LENGTH]
+
+
+def _shown(words: list[str], executable: str) -> str:
+    """Choose what of a command line names the program; `executable` is the file that runs. Pure.
+
+    >>> _shown(["/usr/bin/python3.11", "/srv/server.py", "--key", "x"], "/usr/bin/python3.11")
+    'server.py'
+    >>> _shown(["npm exec server --key x"], "/usr/bin/node")
+    'npm'
+    """
     name = os.path.basename(words[0])
-    if name.startswith(_INTERPRETERS) and len(words) > 1:
-        if words[1] == "-m" and len(words) > 2:
-            name = words[2]
-        elif words[1] and not words[1].startswith("-"):
-            name = os.path.basename(words[1])
-    return name[:_COMMAND_LENGTH]
+    if name != os.path.basename(executable):
+        # Perhaps a title; only the name of the file itself may have spaces.
+        name = os.path.basename(next(iter(words[0].split()), ""))
+    if _INTERPRETER.fullmatch(name) and len(words) > 1:
+        if words[1] == "-m" and len(words) > 2 and _PYTHON.fullmatch(name):
+            return words[2]
+        if words[1] and not words[1].startswith("-"):
+            return os.path.basename(words[1])
+    return name
+
+
+def _executable(pid: int) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/exe")
+    except OSError:
+        return ""
 
 
 def resident_bytes(pids: Iterable[int]) -> int:

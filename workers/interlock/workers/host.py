@@ -109,8 +109,12 @@ class WorkerHost:
     # --- what kinds use ---
 
     def send(self, message: ControlUp, body: bytes | None = None) -> bool:
-        """Send a control message; False if it could not be queued."""
-        return self._control.send(message, body)
+        """Send a control message; False if it could not be queued or cannot be written."""
+        try:
+            return self._control.send(message, body)
+        except MalformedError as error:
+            self.log.line("ERROR", f"{type(message).__name__}: {error.message}")
+            return False
 
     def serve(
         self,
@@ -150,10 +154,10 @@ class WorkerHost:
         if self._exit_code or self._ending.is_set():
             return
         self._exit_code = 1
+        self._ending.set()  # first: whatever the report meets, the worker ends
         reason, fix = self.masks.mask(reason), self.masks.mask(fix)
         self.log.line("ERROR", f"Failed ({code}): {reason}.")
         self.send(WorkerFailed(code=code, reason=reason, fix=fix, permanent=permanent))
-        self._ending.set()
 
     def background(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run `work` until it ends or the worker does; if it raises, the worker fails."""
@@ -291,7 +295,11 @@ class WorkerHost:
     # --- reports ---
 
     def _children_changed(self, children: tuple[Child, ...]) -> None:
-        self.send(Children(children=children))
+        shown = (
+            msgspec.structs.replace(child, command=self.masks.mask(child.command))
+            for child in children
+        )
+        self.send(Children(children=tuple(shown)))
 
     def _callers_wait(self, full: bool) -> None:
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]

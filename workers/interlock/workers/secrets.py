@@ -105,7 +105,10 @@ def _spellings(value: str) -> set[str]:
     inner = {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
     nested = {json.dumps(text)[1:-1] for text in inner}
     shown = {repr(value)[1:-1], ascii(value)[1:-1]}
-    return {value, urllib.parse.quote(value), urllib.parse.quote(value, safe="")} | (
+    # A variable may hold bytes that are no UTF-8; output with them is read with replacements.
+    raw = value.encode("utf-8", "surrogateescape")
+    shown.add(raw.decode("utf-8", "replace"))
+    return {value, urllib.parse.quote(raw), urllib.parse.quote(raw, safe="")} | (
         inner | nested | shown
     )
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from interlock.bus import procfs
@@ -98,16 +98,19 @@ class ProgramRun:
         await asyncio.wait({self.stdout.ended, self.stderr.ended}, timeout=LAST_OUTPUT)
         return True
 
-    async def end(self, others: Iterable[ProgramRun]) -> None:
-        """Kill what still runs of it: SIGTERM, then SIGKILL. `others` are runs that go on."""
-        elsewhere = list(others)
-        if self._left(elsewhere):
-            self._signal(elsewhere, signal.SIGTERM)
-            await self._gone(elsewhere, GRACE)
+    async def end(self, others: Collection[ProgramRun]) -> None:
+        """Kill what still runs of it: SIGTERM, then SIGKILL.
+
+        `others` are the runs that go on. It is looked at again and again, so that it may gain and
+        lose runs meanwhile.
+        """
+        if self._left(others):
+            self._signal(others, signal.SIGTERM)
+            await self._gone(others, GRACE)
         for _ in range(SWEEPS):
-            if not self._left(elsewhere):
+            if not self._left(others):
                 break
-            self._signal(elsewhere, signal.SIGKILL)
+            self._signal(others, signal.SIGKILL)
             await asyncio.sleep(SWEEP_PAUSE)
         await asyncio.wait({self.status}, timeout=GRACE)
         self.stdout.close()
@@ -118,13 +121,13 @@ class ProgramRun:
         if not self.status.done():
             self.status.set_result(status)
 
-    async def _gone(self, others: list[ProgramRun], seconds: float) -> None:
+    async def _gone(self, others: Collection[ProgramRun], seconds: float) -> None:
         for _ in range(round(seconds / SWEEP_PAUSE)):
             if not self._left(others):
                 return
             await asyncio.sleep(SWEEP_PAUSE)
 
-    def _left(self, others: list[ProgramRun]) -> list[Child]:
+    def _left(self, others: Collection[ProgramRun]) -> list[Child]:
         """What runs of this call: below it, in its session, or, if it is alone, below the worker.
 
         The worker adopts orphans, so what left both the tree and the session is found once no other
@@ -140,7 +143,7 @@ class ProgramRun:
             if child.pid == self.pid or child.pid in below or _session(child.pid) == self.pid
         ]
 
-    def _signal(self, others: list[ProgramRun], number: signal.Signals) -> None:
+    def _signal(self, others: Collection[ProgramRun], number: signal.Signals) -> None:
         for child in self._left(others):
             procfs.kill(child, number)
 

@@ -151,11 +151,17 @@ class CliKind:
             return
         task = asyncio.get_running_loop().create_task(self._call(call, argv))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(partial(self._ended, call))
         call.on_cancel = partial(self._cancelled, task)
 
     def _cancelled(self, task: asyncio.Task[None]) -> None:
         task.cancel()
+
+    def _ended(self, call: IncomingCall, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not call.answered:
+            # Cancelled before its first step: nothing of it ran, and nobody has answered it.
+            call.fail("cancelled", f"The call of {call.name} was cancelled before it began.")
 
     async def _call(self, call: IncomingCall, argv: tuple[str, ...]) -> None:
         assert self._reporter is not None
@@ -173,13 +179,14 @@ class CliKind:
             finally:
                 async with self._free:
                     self._busy -= 1
-                    self._free.notify()
+                    # All of them: the one that is woken may be cancelled before it looks.
+                    self._free.notify_all()
         except asyncio.CancelledError:
             if not call.cancelled:
                 outcome = "worker_died"
-                call.fail("worker_died", "The tool was stopped.", may_have_run=True)
             elif call.left <= SAME_MOMENT:
                 outcome = "timeout"
+            call.fail(outcome, f"The call of {call.name} was ended.", may_have_run=True)
         finally:
             self._reporter.ended(ident, call, outcome, time.monotonic() - begun, size)
 
