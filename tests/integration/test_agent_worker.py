@@ -256,6 +256,30 @@ def test_a_capability_outside_the_offer_is_asked_for_with_its_arguments(tmp_path
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_call_outside_the_offer_is_shown_with_the_tier_of_its_row(
+    tmp_path: Path, refused: bool
+) -> None:
+    async def story() -> None:
+        server = Server(tmp_path, "mcp:s", 1, {"rare": echo})
+        row = msgspec.structs.replace(server.row("rare"), tier="safe")
+        async with agent(tmp_path) as peer:
+            peer.on_request = lambda request: (
+                m.TicketGrant(id=request.id, row=row, code="denied", message="no")
+                if refused
+                else m.TicketGrant(id=request.id, row=row, target=server.target())
+            )
+            peer.dispatch('mcp:s/rare {"n": 1}')
+            items = await peer.ended()
+        server.data.close()
+        shown = [item for item in items if item["type"] in ("tool.call", "tool.result")]
+        assert [item["type"] for item in shown] == ["tool.call", "tool.result"]
+        assert (shown[0]["tier"], shown[0]["capability"]) == ("safe", "mcp:s/rare")
+        assert shown[1]["outcome"] == ("denied" if refused else "ok")
+
+    asyncio.run(story())
+
+
 def test_a_ticket_is_renewed_at_half_its_life(tmp_path: Path) -> None:
     async def story() -> None:
         server = Server(tmp_path, "mcp:s", 1, {"mute": hold, "fine": echo})

@@ -241,7 +241,7 @@ class Gone(Message, frozen=True, kw_only=True, tag="gone"):
 
 
 class TicketGrant(Message, frozen=True, kw_only=True, tag="ticket.grant"):
-    """Answer to `ticket.request`: row and target, or `code` (an outcome) and `message`."""
+    """Answer to `ticket.request`: row and target; or `code`, `message` and the row if known."""
 
     id: int
     row: OfferRow | None = None

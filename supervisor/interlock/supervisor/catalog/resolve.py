@@ -25,6 +25,8 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     code: Literal["denied", "unavailable", "not_found"]
     message: str
     candidates: tuple[str, ...] = ()
+    row: CatalogRow | None = None
+    """The row that was meant, where there is one."""
 
 
 def resolve(
@@ -52,9 +54,10 @@ def resolve(
         return _unknown(text, rows, sources, policy, agent)
     why = forbidden(row, agent, policy)
     if why is not None:
-        return Refusal(code="denied", message=f"{row.name} may not be called: {why[1]}.")
+        message = f"{row.name} may not be called: {why[1]}."
+        return Refusal(code="denied", message=message, row=row)
     if not row.connected:
-        return _unavailable(sources[row.source])
+        return msgspec.structs.replace(_unavailable(sources[row.source]), row=row)
     return row
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from interlock.bus.errors import NotFoundError
 from interlock.bus.messages import Gone, OfferUpdate, TicketGrant, TicketRequest, ToolsFind
 from interlock.bus.records import OfferRow, Target
@@ -284,7 +286,8 @@ class TurnOffers:
             message.capability, self._catalog.rows(), self._catalog.sources(), policy, settings
         )
         if isinstance(found, Refusal):
-            return TicketGrant(id=message.id, code=found.code, message=found.message)
+            shown = offer_row(found.row, policy) if found.row is not None else None
+            return TicketGrant(id=message.id, row=shown, code=found.code, message=found.message)
         row = offer_row(found, policy)
         opened.rows[row.name] = row
         opened.joined.add(row.name)
@@ -293,7 +296,8 @@ class TurnOffers:
             return None
         targets = self._targets(opened, (row.worker,))
         if not targets:
-            return self._unavailable(message.id, row.worker)
+            refused = self._unavailable(message.id, row.worker)
+            return msgspec.structs.replace(refused, row=row)
         return TicketGrant(id=message.id, row=row, target=targets[0])
 
     def find(self, message: ToolsFind) -> tuple[CatalogRow, ...]:

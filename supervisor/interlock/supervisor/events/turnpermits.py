@@ -70,7 +70,7 @@ class TurnPermits:
         def ended(outcome: Permit | Refused) -> None:
             if paused:
                 self._pause(turn, False)
-            self._workers.send(worker, generation, self._grant(request, outcome))
+            self._workers.send(worker, generation, self._grant(request, row, outcome))
 
         wish = Wish(
             caller=worker,
@@ -86,8 +86,9 @@ class TurnPermits:
         """The turn ends: nothing of it waits any longer."""
         self._permits.withdraw_turn(turn)
 
-    def _grant(self, request: int, outcome: Permit | Refused) -> TicketGrant:
+    def _grant(self, request: int, row: CatalogRow, outcome: Permit | Refused) -> TicketGrant:
+        policy = self._workers.policy()
         if isinstance(outcome, Refused):
-            return TicketGrant(id=request, code=outcome.code, message=outcome.message)
-        row = offer_row(outcome.row, self._workers.policy())
-        return TicketGrant(id=request, row=row, target=outcome.target)
+            shown = offer_row(row, policy)
+            return TicketGrant(id=request, row=shown, code=outcome.code, message=outcome.message)
+        return TicketGrant(id=request, row=offer_row(outcome.row, policy), target=outcome.target)

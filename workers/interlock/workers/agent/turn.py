@@ -11,7 +11,7 @@ from interlock.bus import events
 from interlock.bus.channel import DataEdge
 from interlock.bus.errors import TicketError
 from interlock.bus.messages import OfferUpdate, TurnDispatch
-from interlock.bus.records import OfferRow, Target
+from interlock.bus.records import OfferRow, Target, Tier
 from interlock.bus.tickets import peek
 from interlock.workers.agent import driver as drive
 from interlock.workers.agent.cut import (
@@ -67,6 +67,8 @@ class TurnRun:
             unattended=dispatch.unattended,
             offer=self._offer.rows,
         )
+        self._untold: set[str] = set()
+        """Ids of calls whose item was not put yet."""
         self._steps = 0
         self._said: list[str] = []
         self._tickets: TurnTickets | None = None
@@ -172,17 +174,30 @@ class TurnRun:
         for request in step.calls:
             request.problem = request.problem or arguments_problem(request.arguments)
             row = self._offer.find(request.name)
-            known = row if isinstance(row, OfferRow) else None
-            self._sink.put(
-                events.ToolCall(
-                    id=request.id,
-                    capability=known.name if known else request.name,
-                    arguments=shown_arguments(request.arguments, not request.problem),
-                    tier=known.tier if known else "monitor",
-                )
-            )
+            self._untold.add(request.id)
+            if isinstance(row, OfferRow):
+                self._show(request, row)
             calls.append(group.create_task(self._call(request, row)))
         return None
+
+    def _show(
+        self, request: drive.ToolRequest, row: OfferRow | None = None, tier: Tier = "monitor"
+    ) -> None:
+        """Put the item of a call, once, with the name and the tier of its row where that is known.
+
+        Of a name outside the offer the supervisor's answer tells them.
+        """
+        if request.id not in self._untold:
+            return
+        self._untold.discard(request.id)
+        self._sink.put(
+            events.ToolCall(
+                id=request.id,
+                capability=row.name if row else request.name,
+                arguments=shown_arguments(request.arguments, not request.problem),
+                tier=row.tier if row else tier,
+            )
+        )
 
     async def _call(self, request: drive.ToolRequest, row: OfferRow | tuple[str, ...]) -> None:
         """Run one call and tell its outcome, also when the turn ends before it."""
@@ -192,9 +207,11 @@ class TurnRun:
         except asyncio.CancelledError:
             spent = (asyncio.get_running_loop().time() - started) * 1000
             outcome = _failure("cancelled", "The turn ended before the call.", spent)
+            self._show(request)
             self._sink.put(_result_item(request.id, outcome))
             request.result.cancel()
             raise
+        self._show(request)
         self._sink.put(_result_item(request.id, outcome))
         if not request.result.done():
             request.result.set_result(outcome)
@@ -235,6 +252,7 @@ class TurnRun:
         def on_parked(approval: str) -> None:
             nonlocal parked
             parked = True
+            self._show(request, tier="ask")
             self._sink.put(events.ApprovalWaiting(id=approval))
             self._pause(True)
 
@@ -249,6 +267,7 @@ class TurnRun:
         finally:
             if parked:
                 self._pause(False)
+        self._show(request, grant.row if grant is not None else None)
         if grant is None:
             return _failure("unavailable", f"{name}: the supervisor did not answer.")
         if grant.row is None or grant.target is None:
