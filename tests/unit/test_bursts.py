@@ -172,3 +172,82 @@ def test_an_answered_call_is_freed_without_the_collector(tmp_path: Path) -> None
             gc.enable()
 
     run(tmp_path, test)
+
+
+def test_held_messages_leave_in_order_with_those_that_are_not_held(tmp_path: Path) -> None:
+    async def test(rig: Rig) -> None:
+        left, right = open_socket(rig.ctx, zmq.DEALER), open_socket(rig.ctx, zmq.DEALER)
+        left.bind(f"ipc://{tmp_path}/pair")
+        right.connect(f"ipc://{tmp_path}/pair")
+        got: list[bytes] = []
+        done = asyncio.Event()
+
+        def received(frames: list[bytes]) -> None:
+            got.append(frames[0])
+            if len(got) == 300:
+                done.set()
+
+        reader, writer = FdSocket(left, received), FdSocket(right, lambda frames: None)
+        for n in range(300):
+            frames = [b"%d" % n, b"x" * (100_000 if n == 150 else 10)]
+            assert writer.send(frames) if n % 70 == 69 else writer.send_soon(frames)
+        assert writer.held  # so the burst was one
+        async with asyncio.timeout(10):
+            await done.wait()
+        assert got == [b"%d" % n for n in range(300)]
+        reader.close()
+        writer.close()
+
+    run(tmp_path, test)
+
+
+def test_a_held_message_that_finds_no_room_is_handed_back() -> None:
+    async def scenario() -> None:
+        with zmq.Context() as ctx, open_socket(ctx, zmq.DEALER, sndhwm=5) as sock:
+            sock.bind("inproc://nobody-reads")
+            back: list[int] = []
+            with open_socket(ctx, zmq.DEALER, rcvhwm=5) as peer:
+                peer.connect("inproc://nobody-reads")
+                writer = FdSocket(sock, lambda frames: None, on_unsent=back.append)
+                taken = [n for n in range(200) if writer.send_soon([b"x"], n)]
+                await asyncio.sleep(0)
+                assert not writer.held
+                refused = set(range(200)) - set(taken)
+                kept = set(taken) - set(back)
+                assert refused and back and 5 <= len(kept) <= 10
+                # Whoever was refused at once came after those who were handed back.
+                assert max(kept) < min(back) < max(back) < min(refused)
+                writer.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_call_that_is_cancelled_in_its_own_burst_does_not_go_on(tmp_path: Path) -> None:
+    async def test(rig: Rig) -> None:
+        edge = rig.edge()
+        assert (await edge.call("echo", b"{}", 5)).outcome == "ok"
+        futures = [edge.call("park", b"{}", 5) for _ in range(10)]
+        assert edge._socket.held
+        futures[-1].cancel()
+        calls = [await rig.next_parked() for _ in futures]
+        async with asyncio.timeout(10):
+            await rig.cancelled.wait()
+        assert [call.cancelled for call in calls] == [False] * 9 + [True]
+
+    run(tmp_path, test)
+
+
+def test_a_call_that_was_only_held_when_its_worker_died_cannot_have_run(tmp_path: Path) -> None:
+    async def test(rig: Rig) -> None:
+        edge = rig.edge()
+        assert (await edge.call("echo", b"{}", 5)).outcome == "ok"
+        futures = [edge.call("park", b"{}", 5) for _ in range(10)]
+        held = len(edge._socket.held)
+        edge.gone("it died")
+        answers = [future.result() for future in futures]
+        assert {answer.outcome for answer in answers} == {"worker_died"}
+        assert held >= 8
+        ran = [answer.may_have_run for answer in answers]
+        assert ran == [True] * (10 - held) + [False] * held
+
+    run(tmp_path, test)

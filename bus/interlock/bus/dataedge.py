@@ -135,7 +135,9 @@ class DataEdge:
         # Nothing is queued for a target that is not there: it might be the next generation.
         sock = open_socket(ctx, zmq.DEALER, immediate=1)
         sock.connect(target.endpoint)
-        self._socket = FdSocket(sock, self._received, on_writable=self._writable)
+        self._socket = FdSocket(
+            sock, self._received, on_writable=self._writable, on_unsent=self._unsent
+        )
         self._ticket = self.open(target.ticket)
 
     @property
@@ -221,16 +223,12 @@ class DataEdge:
     # --- sending ---
 
     def _start(self, call: _Outstanding, frames: list[bytes], now: float) -> None:
-        if not self._waiting and self._socket.send(frames):
+        if not self._waiting and self._socket.send_soon(frames, call):
             self._connected = True
             self._unheard += 1
             call.sent = True
         elif self._connected:
-            # Full, or no longer there. Half a queue without an answer tells the two apart.
-            if self._unheard >= HIGH_WATER // 2:
-                self._end(call, "overloaded", f"{self.worker} does not keep up; try again later.")
-            else:
-                self._end(call, "unavailable", f"{self.worker} cannot be reached now.")
+            self._not_taken(call)
             return
         elif self._wait(call.id, frames):
             call.deadline = now + min(call.timeout, CONNECT_GRACE)
@@ -240,6 +238,19 @@ class DataEdge:
         self._calls[call.id] = call
         call.future.on_cancel = lambda: self._abandon(call)
         self._arm(call.deadline)
+
+    def _not_taken(self, call: _Outstanding) -> None:
+        # Full, or no longer there. Half a queue without an answer tells the two apart.
+        if self._unheard >= HIGH_WATER // 2:
+            self._end(call, "overloaded", f"{self.worker} does not keep up; try again later.")
+        else:
+            self._end(call, "unavailable", f"{self.worker} cannot be reached now.")
+
+    def _unsent(self, call: _Outstanding) -> None:
+        self._unheard -= 1
+        call.sent = False
+        if call.id in self._calls:
+            self._not_taken(call)
 
     def _wait(self, call_id: int, frames: list[bytes]) -> bool:
         size = sum(map(len, frames))
@@ -362,6 +373,8 @@ class DataEdge:
         if self._ended:
             return
         self._ended = reason
+        for call in self._socket.held:
+            call.sent = False
         for call in list(self._calls.values()):
             self._end(call, outcome, reason, may_have_run=call.sent)
         self._waiting.clear()

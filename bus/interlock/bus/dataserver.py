@@ -214,7 +214,7 @@ class DataServer:
         except (OSError, zmq.ZMQError):
             sock.close(0)
             raise
-        self._socket = FdSocket(sock, self._received, on_burst=on_burst)
+        self._socket = FdSocket(sock, self._received, on_burst=on_burst, on_unsent=self._unsent)
         self._outbox = Outbox(self._socket.send, self._lost)
         self._loop = loop
         self._sweeper: asyncio.TimerHandle | None = None
@@ -273,7 +273,7 @@ class DataServer:
         if len(body) > CHUNK:
             identity, encoding = connection.identity, connection.encoding
             self._outbox.add(ResultStream(identity, encoding, result, body, self.time()))
-        elif not self._socket.send(
+        elif not self._socket.send_soon(
             [connection.identity, encode(result, connection.encoding), body]
         ):
             self.dropped += 1
@@ -376,6 +376,9 @@ class DataServer:
             self.dropped += 1
 
     def _lost(self, stream: ResultStream) -> None:
+        self.dropped += 1
+
+    def _unsent(self, _: None) -> None:
         self.dropped += 1
 
     def _sweep_later(self) -> None:

@@ -18,6 +18,8 @@ HIGH_WATER: Final = 1000
 """Messages that one peer's queue holds before sends to it fail."""
 MAX_FRAMES: Final = 8
 """Frames of one message that are kept; no message of any plane has that many."""
+MAX_HELD: Final = 64
+"""Messages of a burst that are held back until they are sent together."""
 HANDSHAKE_MS: Final = 5000
 """How long a peer may take to introduce itself."""
 
@@ -74,12 +76,15 @@ class FdSocket:
         "_again",
         "_draining",
         "_fd",
+        "_full",
         "_get",
+        "_held",
         "_identified",
         "_looked",
         "_loop",
         "_on_burst",
         "_on_message",
+        "_on_unsent",
         "_on_writable",
         "_recv",
         "_send",
@@ -96,6 +101,7 @@ class FdSocket:
         budget: int = 64,
         on_writable: Callable[[], None] | None = None,
         on_burst: Callable[[bool], None] | None = None,
+        on_unsent: Callable[[Any], None] | None = None,
     ) -> None:
         # Imported here: the synchronous client uses this module and should not pay for asyncio.
         import asyncio
@@ -109,6 +115,10 @@ class FdSocket:
         self._on_message = on_message
         self._on_writable = on_writable
         self._on_burst = on_burst
+        self._on_unsent = on_unsent
+        self._held: list[tuple[Frames, Any]] = []
+        self._full = False
+        """A message that was held found no room, so until the turn ends none is held."""
         self.budget = budget
         self.closed = False
         self._want_writable = False
@@ -138,6 +148,42 @@ class FdSocket:
         """
         if self.closed:
             return False
+        if self._held:
+            self._release()
+        return self._send_now(frames)
+
+    def send_soon(self, frames: Frames, token: Any = None) -> bool:
+        """Send as `send` does; in a burst, together with others at the end of the loop's turn.
+
+        libzmq wakes its thread up for each message that comes alone, which costs more than the
+        message. True may mean that the message is held; `on_unsent(token)` is called if it then
+        cannot be queued. The order of messages stays.
+        """
+        if self._draining or not (self._looked or self._again or self._held):
+            return self.send(frames)
+        if len(self._held) >= MAX_HELD:
+            self._release()
+        if self._full or self.closed or len(frames[-1]) >= ZERO_COPY:
+            return self.send(frames)
+        self._held.append((frames, token))
+        if self._again is None:
+            self._again = self._loop.call_soon(self._drain_rest)
+        return True
+
+    @property
+    def held(self) -> list[Any]:
+        """The tokens of messages that wait for the end of the loop's turn."""
+        return [token for _, token in self._held]
+
+    def _release(self) -> None:
+        held, self._held = self._held, []
+        for frames, token in held:
+            if not self._send_now(frames):
+                self._full = True
+                if self._on_unsent is not None:
+                    self._on_unsent(token)
+
+    def _send_now(self, frames: Frames) -> bool:
         send = self._send
         try:
             for frame in frames[:-1]:
@@ -162,6 +208,9 @@ class FdSocket:
         """
         if self.closed:
             return
+        if linger and self._held:
+            self._release()
+        self._held.clear()
         self.closed = True
         self._loop.remove_reader(self._fd)
         if self._again is not None:
@@ -179,6 +228,9 @@ class FdSocket:
         self._again = self._loop.call_soon(self._drain_rest)
 
     def _drain_rest(self) -> None:
+        if self._held:
+            self._release()
+        self._full = False
         if self._get(_EVENTS) & _IN or self._want_writable:
             self._drain()
         else:
@@ -186,7 +238,7 @@ class FdSocket:
             self._again = None
 
     def _drain(self) -> None:
-        self._looked = False
+        self._looked = self._full = False
         if self._again is not None:
             self._again.cancel()
             self._again = None
@@ -194,6 +246,8 @@ class FdSocket:
         more, burst = True, False
         self._draining = True
         try:
+            if self._held:
+                self._release()
             # The descriptor rarely wakes up for nothing, so the first receive does not ask.
             frames = self._receive()
             while frames is not None:
