@@ -9,13 +9,13 @@ import msgspec
 from interlock.bus.aline import AsyncLine
 from interlock.bus.calling import NEEDED, RESOLVE, Way, refusal, result_of, way_of
 from interlock.bus.codec import decode_as
-from interlock.bus.dataedge import DataEdge
+from interlock.bus.dataedge import CallAnswer, DataEdge
 from interlock.bus.edge import OnProgress, remember
 from interlock.bus.errors import InterlockError
 from interlock.bus.line import CHECK
 from interlock.bus.messages import Gone, Reply, Resolve
 from interlock.bus.results import CallResult
-from interlock.bus.routes import Ending, Route, Routes, worth_another
+from interlock.bus.routes import Route, Routes, worth_another
 
 
 class AsyncCaller:
@@ -26,7 +26,6 @@ class AsyncCaller:
         self._routes = Routes()
         self._edges: dict[tuple[str, int], tuple[DataEdge, dict[str, str]]] = {}
         """By worker and generation: the connection, and the ids of the tickets opened on it."""
-        self._in_flight = 0
         self._look: asyncio.TimerHandle | None = None
         self._lost: InterlockError | None = None
         line.on_gone = self._on_gone
@@ -50,10 +49,14 @@ class AsyncCaller:
         clock = asyncio.get_running_loop().time
         started = clock()
         kept = self._routes.find(capability, started)
-        result = await self._attempt(capability, kept, body, first, latest, on_progress)
+        if kept is not None:
+            answer = await self._send(kept, body, first, latest, on_progress)
+            result = self._ended(kept, answer)
+        else:
+            result = await self._attempt(capability, body, first, latest, on_progress)
         if worth_another(result.outcome, result.may_have_run, fresh=kept is None):
             self._routes.drop(capability)
-            result = await self._attempt(capability, None, body, first, latest, on_progress)
+            result = await self._attempt(capability, body, first, latest, on_progress)
         if result.duration_ms:
             return result
         return msgspec.structs.replace(result, duration_ms=(clock() - started) * 1000)
@@ -72,41 +75,43 @@ class AsyncCaller:
     async def _attempt(
         self,
         capability: str,
-        route: Route | None,
         body: bytes,
         first: float | None,
         latest: float | None,
         on_progress: OnProgress | None,
     ) -> CallResult:
-        """Resolve where that is needed, and call once."""
-        if route is None:
-            reply, document = await self.resolve(capability, body, RESOLVE, "tell")
-            if reply.code == NEEDED:
-                way, patience = way_of(None, first)
-                limit = patience + RESOLVE
-                reply, document = await self.resolve(capability, body, limit, way, patience)
-            if reply.code != "ok":
-                return refusal(capability, reply)
-            route = self._settle(capability, decode_as(document or b"", Route))
+        """Resolve, and call once."""
+        reply, document = await self.resolve(capability, body, RESOLVE, "tell")
+        if reply.code == NEEDED:
+            way, patience = way_of(None, first)
+            limit = patience + RESOLVE
+            reply, document = await self.resolve(capability, body, limit, way, patience)
+        if reply.code != "ok":
+            return refusal(capability, reply)
+        route = self._settle(capability, decode_as(document or b"", Route))
+        return self._ended(route, await self._send(route, body, first, latest, on_progress))
+
+    def _send(
+        self,
+        route: Route,
+        body: bytes,
+        first: float | None,
+        latest: float | None,
+        on_progress: OnProgress | None,
+    ) -> asyncio.Future[CallAnswer]:
+        """Begin a call. Whoever awaits it holds no coroutine in between: this is a hot path."""
         first = route.timeout if first is None else first
         latest = max(first, route.timeout_max) if latest is None else latest
         edge, ticket = self._edge(route)
-        self._in_flight += 1
-        self._look_later()
-        try:
-            answer = await edge.call(route.local, body, first, latest, on_progress, ticket)
-        finally:
-            self._in_flight -= 1
+        future = edge.call(route.local, body, first, latest, on_progress, ticket)
+        if self._look is None:
+            self._look_later()
+        return future
+
+    def _ended(self, route: Route, answer: CallAnswer) -> CallResult:
         if self._lost is not None:
             raise self._lost
-        ending = Ending(
-            outcome=answer.outcome,
-            body=answer.body,
-            message=answer.message,
-            duration_ms=answer.duration_ms,
-            may_have_run=answer.may_have_run,
-        )
-        return result_of(route.capability, ending)
+        return result_of(route.capability, answer)
 
     def _settle(self, capability: str, found: Route) -> Route:
         """Return the route to use: of many calls that asked at once, all use the first answer.
@@ -133,7 +138,7 @@ class AsyncCaller:
 
     def _look_later(self) -> None:
         """See to it that a call does not wait for workers whose supervisor is gone."""
-        if self._look is None and self._in_flight:
+        if self._look is None and any(edge.in_flight for edge, _ in self._edges.values()):
             self._look = asyncio.get_running_loop().call_later(CHECK, self._look_now)
 
     def _look_now(self) -> None:

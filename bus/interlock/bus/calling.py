@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
@@ -21,7 +21,7 @@ from interlock.bus.results import (
     failed_call,
     refused_call,
 )
-from interlock.bus.routes import Ending, Route, Routes, worth_another
+from interlock.bus.routes import Route, Routes, worth_another
 
 RESOLVE: Final = 10.0
 """Seconds that the supervisor has to answer `resolve`, besides the time of a person."""
@@ -161,7 +161,22 @@ def refusal(capability: str, reply: Reply) -> CallResult:
     raise error_of(reply)
 
 
-def result_of(capability: str, ending: Ending) -> CallResult:
+class _Ended(Protocol):
+    """How a call ended, as either client notes it."""
+
+    @property
+    def outcome(self) -> str: ...
+    @property
+    def body(self) -> bytes | None: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def duration_ms(self) -> float: ...
+    @property
+    def may_have_run(self) -> bool: ...
+
+
+def result_of(capability: str, ending: _Ended) -> CallResult:
     """Return what the caller of a capability gets for how its call ended."""
     if ending.outcome in ("ok", "tool_error"):
         return call_result(capability, ending.outcome, ending.body, ending.duration_ms)

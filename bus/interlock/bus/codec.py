@@ -249,6 +249,8 @@ def _plain(encoding: Encoding, frame: bytes) -> dict[str, Any]:
 
 def _check_depth(body: bytes, document: Any) -> None:
     # Counting brackets is far cheaper than a walk and settles nearly every body.
+    if len(body) <= MAX_NESTING:
+        return
     if body.count(b"[") + body.count(b"{") <= MAX_NESTING:
         return
     level = [document]

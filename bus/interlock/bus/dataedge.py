@@ -237,7 +237,8 @@ class DataEdge:
             return
         self._calls[call.id] = call
         call.future.on_cancel = lambda: self._abandon(call)
-        self._arm(call.deadline)
+        if self._timer is None or call.deadline < self._timer.when():
+            self._arm(call.deadline)
 
     def _not_taken(self, call: _Outstanding) -> None:
         # Full, or no longer there. Half a queue without an answer tells the two apart.

@@ -42,7 +42,8 @@ class CallReporter:
     def started(self, request_id: str, call: IncomingCall) -> None:
         """Note that a call was sent to the server."""
         self._begun[request_id] = call
-        self._gather()
+        if self._timer is None or len(self._begun) + len(self._ended) >= BATCH_SIZE:
+            self._gather()
 
     def ended(
         self, request_id: str, call: IncomingCall, outcome: str, seconds: float, size: int = 0
@@ -54,13 +55,14 @@ class CallReporter:
             caller=call.caller,
             turn=call.turn,
             outcome=outcome,
-            duration_ms=round(seconds * 1e3, 3),
+            duration_ms=int(seconds * 1e6) / 1e3,
             request_bytes=len(call.arguments),
             result_bytes=size,
             whole=self._begun.pop(request_id, None) is not None,
         )
         self._ended.append(report)
-        self._gather()
+        if self._timer is None or len(self._begun) + len(self._ended) >= BATCH_SIZE:
+            self._gather()
 
     def flush(self) -> None:
         """Send what has gathered, now."""

@@ -16,10 +16,19 @@ import mmap
 import os
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from interlock.bus.errors import OverloadedError
-from interlock.workers.mcp.frames import Frame, find_own_id, mend_halves, mend_text, read_frame
+from interlock.workers.mcp.frames import (
+    NOTHING,
+    Frame,
+    find_own_id,
+    mend_halves,
+    mend_text,
+    read_frame,
+)
 from interlock.workers.mcp.lines import LineSplitter, LongLine
 
 MAX_LINE: Final = 64 << 20
@@ -39,7 +48,7 @@ PIPE_SIZE: Final = 1 << 20
 """Wished capacity of the server's output pipe; fewer wake-ups for large results."""
 
 
-class Answer(NamedTuple):
+class Answer(msgspec.Struct, frozen=True):
     """The end of a request: one of result, error or fault is not empty.
 
     `fault` is a code: closed, too_large.
@@ -287,7 +296,10 @@ class StdioTransport:
         if on_answer is None:
             self.dropped += 1
             return False
-        on_answer(Answer(mend_text(bytes(frame.result)), bytes(frame.error)))
+        if frame.error is NOTHING:
+            on_answer(Answer(mend_text(bytes(frame.result))))
+        else:
+            on_answer(Answer(mend_text(bytes(frame.result)), bytes(frame.error)))
         return True
 
     def _long_line(self, line: LongLine) -> bool:
