@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +73,31 @@ def test_a_killed_supervisor_takes_everything_along_and_the_turn_is_interrupted(
         assert [item["offset"] for item in again] == list(range(len(again)))
         assert interlock.client.start_turn(SLOW_TURN, id=turn)["state"] == "interrupted"
         assert list(interlock.client.turn('mcp:good/echo {"a": 1}'))[-1]["type"] == "turn.completed"
+
+
+def test_a_call_that_nobody_could_report_may_have_run(tmp_path: Path) -> None:
+    """Supervisor killed with -9 before a report of the call reached it: the turn still names it."""
+    with Supervised(tmp_path, timing(ping=30.0) + GOOD, clean=False) as interlock:
+        ready(interlock, "agent:main", "mcp:good")
+        os.kill(interlock.worker("mcp:good")["pid"], signal.SIGSTOP)  # so it reports nothing
+        turn = interlock.client.start_turn('mcp:good/sleep {"seconds": 600}')["turn"]
+        Watching(interlock, turn).until("tool.call")
+        end = time.monotonic() + PATIENCE
+        with closing(sqlite3.connect(interlock.home.journal)) as journal:
+            count = "SELECT count(*) FROM items WHERE turn = ?"
+            while journal.execute(count, (turn,)).fetchone()[0] < 2:
+                assert time.monotonic() < end
+        assert interlock.client.turn_show(turn)["calls"] == []
+        interlock.process.kill()
+        interlock.stop()
+        interlock.client.close()
+        interlock.clean = True
+        interlock.start()
+        shown = interlock.client.turn_show(turn)
+        assert shown["state"] == "interrupted"
+        (call,) = shown["calls"]
+        assert (call["capability"], call["worker"]) == ("mcp:good/sleep", "mcp:good")
+        assert (call["outcome"], call["may_have_run"]) == ("worker_died", True)
 
 
 @pytest.mark.parametrize("victim", [spawner_of, mcp_image_of])

@@ -31,6 +31,7 @@ from interlock.bus.messages import (
     TurnUnwatch,
     TurnWatch,
 )
+from interlock.bus.names import CapabilityName, WorkerName
 from interlock.bus.records import Target
 from interlock.supervisor.catalog.offer import PERSON
 from interlock.supervisor.catalog.resolve import Refusal, resolve, unavailable
@@ -38,6 +39,7 @@ from interlock.supervisor.catalog.rows import CatalogRow
 from interlock.supervisor.events.journalrows import CallRow, TurnRow
 from interlock.supervisor.events.offerapi import find_agent
 from interlock.supervisor.events.turns import NewTurn, TurnService
+from interlock.supervisor.events.unreported import Unreported, unreported
 from interlock.supervisor.policy.decision import per_call
 from interlock.supervisor.policy.desk import decided
 from interlock.supervisor.policy.permits import Permit, Refused, Wish
@@ -158,10 +160,16 @@ class TurnApi:
         try:
             calls = await self._turns.journal.calls(message.turn)
             approvals = await self._turns.journal.approvals(MAX_LISTED, message.turn)
+            interrupted = row.state == "interrupted"
+            items = await self._turns.journal.items(message.turn) if interrupted else []
         except JournalError:
-            calls, approvals = [], []
+            calls, approvals, items = [], [], []
+        documents = [_call_document(call) for call in calls]
+        documents += [
+            _unreported_document(row, call) for call in unreported(items, calls, approvals)
+        ]
         document = _turn_document(row) | {
-            "calls": [_call_document(call) for call in calls],
+            "calls": documents,
             "approvals": [decided(one) for one in reversed(approvals)],
         }
         return msgspec.json.encode(document)
@@ -246,6 +254,24 @@ def _turn_document(row: TurnRow) -> dict[str, Any]:
         "ended": row.ended,
         "code": row.code,
         "message": row.message,
+    }
+
+
+def _unreported_document(row: TurnRow, call: Unreported) -> dict[str, Any]:
+    try:
+        worker = str(CapabilityName.parse(call.capability).worker)
+    except UsageError:
+        worker = ""
+    return {
+        "capability": call.capability,
+        "outcome": call.outcome,
+        "duration_ms": call.duration_ms,
+        "started": row.started,
+        "may_have_run": call.may_have_run,
+        "worker": worker,
+        "generation": 0,
+        "call": call.call,
+        "caller": str(WorkerName("agent", row.agent)),
     }
 
 
