@@ -27,6 +27,12 @@ from interlock.supervisor.config.workspace import Candidate, candidates
 TRUST_FILE = "trust.json"
 """Name of the record of trusted files, in the home."""
 
+MAX_UNTRUSTED = 64 << 10
+"""Bytes of an untrusted file that is looked into, only to say what it would do."""
+
+MAX_EFFECT = 200
+"""Characters of what is told of one entry of it, and of its name."""
+
 MAX_NAMED = 50
 """Entries of an untrusted file that are told of one by one."""
 
@@ -148,6 +154,10 @@ class _Reading:
                 if candidate.layer == "explicit":
                     raise BadFileError("unreadable", "there is no such file")
                 return None
+            counts = candidate.trusted or self.trust_all or digest(data) == recorded
+            if not counts and len(data) > MAX_UNTRUSTED:
+                self._untrusted_note(str(path), "it is too large to tell what it would do")
+                return before
             layer, notes = parse(path, data, candidate)
         except BadFileError as error:
             if candidate.layer == "explicit" and before is None:
@@ -157,7 +167,7 @@ class _Reading:
             self._missing(candidate, before)
             return before
         self.problems += notes
-        if candidate.trusted or self.trust_all or layer.digest == recorded:
+        if counts:
             return layer
         self._untrusted(layer)
         if self._record_lost:
@@ -177,32 +187,25 @@ class _Reading:
 
     def _untrusted(self, layer: LayerFile) -> None:
         """Tell of each entry of a file that nobody has trusted as it is now."""
-        fix = f"interlock trust {shlex.quote(layer.file)}"
         listed = effects(layer.tables, brief=True) or [("", "do nothing")]
         for name, effect in listed[:MAX_NAMED]:
-            worker = name if ":" in name else ""
-            self.problems.append(
-                Problem(
-                    file=layer.file,
-                    message=f"this file is not trusted as it is now; it would {effect}",
-                    severity="warning",
-                    code="untrusted",
-                    fix=fix,
-                    entry=worker,
-                    key=name,
-                )
-            )
+            self._untrusted_note(layer.file, f"it would {effect}", name)
         if len(listed) > MAX_NAMED:
-            more = len(listed) - MAX_NAMED
-            self.problems.append(
-                Problem(
-                    file=layer.file,
-                    message=f"this file is not trusted as it is now; it has {more} more entries",
-                    severity="warning",
-                    code="untrusted",
-                    fix=fix,
-                )
+            self._untrusted_note(layer.file, f"it has {len(listed) - MAX_NAMED} more entries")
+
+    def _untrusted_note(self, file: str, what: str, name: str = "") -> None:
+        what = what if len(what) <= MAX_EFFECT else f"{what[: MAX_EFFECT - 1]}…"
+        self.problems.append(
+            Problem(
+                file=file,
+                message=f"this file is not trusted as it is now; {what}",
+                severity="warning",
+                code="untrusted",
+                fix=f"interlock trust {shlex.quote(file)}",
+                entry=name if ":" in name and len(name) <= MAX_EFFECT else "",
+                key=name[:MAX_EFFECT],
             )
+        )
 
 
 def _problem(path: Path, error: BadFileError, fix: str = "") -> Problem:

@@ -21,10 +21,21 @@ MAX_DEPTH: Final = 32
 
 _UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _TOO_DEEP: Final = "the values are nested too deeply"
-_TOML_PLACE = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
-_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
-_TRAILING_COMMA = re.compile(r'"(?:[^"\\\n]|\\.)*"|,(?=\s*[}\]])', re.DOTALL)
-
+_LONGEST: Final = 300
+"""Characters of a parser's message; it may quote what stands in the file."""
+_TOML_PLACE = re.compile(r"\(at (?:line (\d+), column (\d+)|end of document)\)$")
+# Files come from anybody, and a pattern holds the interpreter until it is done: none of these reads
+# a character twice. So what is not closed is taken to its end, and nothing is given back (`*+`).
+_JSON_STRING: Final = r'"(?:[^"\\\n]|\\.)*+"?'
+_COMMENT = re.compile(rf"{_JSON_STRING}|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+(?:\*/)?", re.DOTALL)
+_TRAILING_COMMA = re.compile(rf"{_JSON_STRING}|,(?=\s*+[}}\]])", re.DOTALL)
+_TOML_TOKEN = re.compile(
+    r"(?P<skip>#[^\n]*+|[ \t]++"
+    r'|"""(?:[^"\\]|\\.|"{1,2}(?!"))*+(?:"{3,5})?|\'\'\'(?:[^\']|\'{1,2}(?!\'))*+(?:\'{3,5})?)'
+    r'|(?P<key>"(?:[^"\\\n]|\\.)*+"?|\'[^\'\n]*+\'?|[A-Za-z0-9_-]++)'
+    r"|(?P<dot>\.)|.",
+    re.DOTALL,
+)
 
 _T = TypeVar("_T")
 
@@ -86,6 +97,8 @@ def decode(data: bytes) -> str:
 
 def parse_toml(text: str) -> dict[str, Any]:
     """Return the tables of TOML text. Raises BadFileError with the place of the mistake."""
+    if text.count(".") > MAX_DEPTH:
+        _check_dotted_keys(text)
     try:
         return _sound(tomllib.loads(text))
     except RecursionError as error:
@@ -95,12 +108,27 @@ def parse_toml(text: str) -> dict[str, Any]:
         place = _TOML_PLACE.search(message)
         line, column = 0, 0
         if place is not None:
-            message = message[: place.start()]
+            message = message[: place.start()].rstrip()
             ends = place[1] is None
             line, column = _position(text.rstrip()) if ends else (int(place[1]), int(place[2]))
         raise BadFileError(
             "syntax", f"this is not valid TOML: {_plain(message)}", line, column
         ) from error
+
+
+def _check_dotted_keys(text: str) -> None:
+    """Refuse keys such as `a.a.a.a`, on which the parser would take quadratic time."""
+    parts = 0
+    for token in _TOML_TOKEN.finditer(text):
+        if token.lastgroup == "key":
+            parts = max(parts, 1)
+        elif token.lastgroup == "dot":
+            parts += 1
+            if parts > MAX_DEPTH:
+                line, column = _position(text[: token.start()])
+                raise BadFileError("syntax", _TOO_DEEP, line, column)
+        elif token.lastgroup != "skip":
+            parts = 0
 
 
 def parse_json(text: str) -> tuple[Any, bool]:
@@ -158,7 +186,8 @@ def _encodes(text: str) -> bool:
 def _blank(match: re.Match[str]) -> str:
     """Return a string literal as it is, anything else as blanks that keep lines and columns."""
     found = match[0]
-    return found if found.startswith('"') else re.sub(r"[^\n]", " ", found)
+    unclosed = found.startswith("/*") and not found.endswith("*/", 2)
+    return found if found.startswith('"') or unclosed else re.sub(r"[^\n]", " ", found)
 
 
 def _position(before: str) -> tuple[int, int]:
@@ -168,7 +197,7 @@ def _position(before: str) -> tuple[int, int]:
 
 def _plain(message: str) -> str:
     """Return a parser's message as the second half of a sentence."""
-    message = message.strip().rstrip(".") or "unknown mistake"
+    message = message.strip().rstrip(".")[:_LONGEST] or "unknown mistake"
     return message[0].lower() + message[1:]
 
 

@@ -18,7 +18,8 @@ from interlock.supervisor.config.check import texts
 from interlock.supervisor.config.model import KINDS, worker_name
 from interlock.supervisor.config.text import BadFileError, decode, read_bytes
 
-_REFERENCE = re.compile(r"\$\{(keyring:[^}]+|[A-Za-z_][A-Za-z0-9_]*)(?::-[^}]*)?\}")
+_REFERENCE = re.compile(r"\$\{(keyring:[^}$]+|[A-Za-z_][A-Za-z0-9_]*+(?=\}|:-))")
+"""Without the end of the default: looking for one that is missing takes quadratic time."""
 _PROGRAM = re.compile(r"[\w.+-]{1,64}")
 """A name that can be shown; `TOKEN=abc`, or an address, is none."""
 
