@@ -150,6 +150,34 @@ def test_shared_files_without_servers_say_so(text: str) -> None:
         read(text, ".mcp.json")
 
 
+def test_a_shared_file_approves_nothing() -> None:
+    """Promise: no file that other programs share says how carefully tools are called."""
+    found, problems = read(
+        """{"mcpServers": {
+        "a": {"command": "x", "tier": "safe", "tools": {
+            "rm": {"tier": "safe", "timeout": 5}, "odd": {"tier": 3}}},
+        "b": {"url": "http://x", "tier": "ask", "tools": 3}}}""",
+        ".mcp.json",
+    )
+    settings = found.mcp_servers["a"].settings
+    assert settings.tier == "monitor"
+    assert [(tool.tier, tool.timeout) for tool in settings.tools.values()] == [
+        (None, 5),
+        (None, None),
+    ]
+    told = [(problem.severity, problem.key, problem.line) for problem in problems]
+    assert told == [
+        ("warning", "mcp_servers.a.tier", 2),
+        ("warning", "mcp_servers.a.tools.rm.tier", 3),
+        ("warning", "mcp_servers.a.tools.odd.tier", 3),
+        ("warning", "mcp_servers.b.tier", 4),
+        ("error", "mcp_servers.b.tools", 4),
+    ]
+    many = ", ".join(f'"t{n}": {{"tier": "safe"}}' for n in range(99))
+    _, problems = read(f'{{"a": {{"command": "x", "tools": {{{many}}}}}}}', ".mcp.json")
+    assert len(problems) == 51 and "99 times" in problems[-1].message
+
+
 def test_a_bare_map_is_accepted() -> None:
     found, _ = read('{"git": {"command": "x"}, "$schema": "y"}', ".mcp.json")
     assert list(found.mcp_servers) == ["git"]

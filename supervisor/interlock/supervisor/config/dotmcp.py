@@ -68,15 +68,40 @@ def wrapper_of(document: Any) -> tuple[str, ...]:
     return ()
 
 
+def approvals(entry: Any) -> list[tuple[str, ...]]:
+    """Return the key paths of an entry that would say how carefully its tools are called."""
+    if not isinstance(entry, dict):
+        return []
+    found: list[tuple[str, ...]] = [("tier",)] if "tier" in entry else []
+    tools = entry.get("tools")
+    for name, tool in tools.items() if isinstance(tools, dict) else ():
+        if isinstance(tool, dict) and "tier" in tool:
+            found.append(("tools", name, "tier"))
+    return found
+
+
+def _without_approvals(entry: dict[str, Any]) -> dict[str, Any]:
+    kept = {key: value for key, value in entry.items() if key != "tier"}
+    if isinstance(kept.get("tools"), dict):
+        kept["tools"] = {
+            name: {key: value for key, value in tool.items() if key != "tier"}
+            if isinstance(tool, dict)
+            else tool
+            for name, tool in kept["tools"].items()
+        }
+    return kept
+
+
 def entry_table(entry: Any) -> Any:
     """Return one server's entry under our key names; what is not an object comes back as it is.
 
-    An entry may only describe a server: keys that would approve its tools stay unknown keys.
+    An entry may only describe a server: keys that would approve its tools are left out, see
+    `approvals`, or stay unknown keys.
     """
     if not isinstance(entry, dict):
         return entry
     table: dict[str, Any] = {}
-    for key, value in entry.items():
+    for key, value in _without_approvals(entry).items():
         if key == "disabled" and isinstance(value, bool):
             table["enabled"] = not value
         elif key not in _LABELS:

@@ -112,6 +112,7 @@ def parse(
             for key, line in json_lines(text).items()
             if len(key) > depth
         }
+        notes += _without_effect(str(path), entries, lines)
         if repaired:
             message = "comments or trailing commas are not JSON; other programs may refuse the file"
             notes.append(
@@ -121,6 +122,28 @@ def parse(
         tables, lines = parse_toml(text), toml_lines(text)
     content = LayerFile(layer=kind, file=str(path), digest=digest(data), tables=tables, lines=lines)
     return content, notes
+
+
+def _without_effect(
+    file: str, entries: Mapping[str, Any], lines: Mapping[tuple[str, ...], int]
+) -> list[Problem]:
+    """Tell of what a shared file says about approval, which counts in our own files alone."""
+    found = [(name, *key) for name, entry in entries.items() for key in dotmcp.approvals(entry)]
+    notes = [
+        Problem(
+            file=file,
+            line=lines.get(("mcp_servers", *key), 0),
+            key=".".join(("mcp_servers", *key))[:MAX_EFFECT],
+            message="tier has no effect in .mcp.json; write it into interlock.toml",
+            severity="warning",
+            code="unknown_key",
+        )
+        for key in found[:MAX_NAMED]
+    ]
+    if len(found) > MAX_NAMED:
+        message = f"tier has no effect in .mcp.json; it stands there {len(found)} times"
+        notes.append(Problem(file=file, message=message, severity="warning", code="unknown_key"))
+    return notes
 
 
 class _Reading:
