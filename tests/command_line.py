@@ -54,6 +54,19 @@ class CommandLine:
             **options,
         )
 
+    def shell(self, script: str) -> subprocess.CompletedProcess[str]:
+        """Run a line of a shell in which `interlock` is the command."""
+        line = f'interlock() {{ "$PYTHON" -m interlock.supervisor.cli "$@"; }}; {script}'
+        return subprocess.run(
+            ["bash", "-c", line],
+            cwd=self.folder,
+            env={**self.environ, "PYTHON": sys.executable},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+
     def run(self, *arguments: str, code: int = 0, stdin: str = "") -> str:
         """Run a command, check its exit code, and return its standard output."""
         return self.both(*arguments, code=code, stdin=stdin)[0]

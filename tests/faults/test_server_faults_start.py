@@ -85,8 +85,8 @@ def test_what_cannot_be_executed_fails_at_once_with_a_fix(rig: FaultRig, tmp_pat
     wanted = {
         "gone": ("no-such-program-at-all", "command_not_found", "command not found"),
         "lost": ("/no/such/program", "command_not_found", "/no/such/program"),
-        "plain": (str(plain), "no_permission", "no permission"),
-        "folder": (str(tmp_path), "no_permission", "no permission"),
+        "plain": (str(plain), "no_permission", "is no program"),
+        "folder": (str(tmp_path), "no_permission", "is a folder"),
         "script": (str(script), "command_not_found", "command not found"),
     }
     with rig.faulty(*(server_toml(name, row[0]) for name, row in wanted.items())) as interlock:
@@ -96,6 +96,7 @@ def test_what_cannot_be_executed_fails_at_once_with_a_fix(rig: FaultRig, tmp_pat
             assert interlock.worker(f"mcp:{name}")["restarts"] == 0
             (row,) = interlock.attention(f"mcp:{name}")
             assert row["code"] == code and row["fix"]
+            assert "chmod" not in row["fix"]
         plain.write_text("#!/bin/sh\nexit 3\n")
         plain.chmod(0o700)
         place = interlock.mark()

@@ -137,7 +137,7 @@ def test_attach_streams_and_resumes(cli: CommandLine) -> None:
             if {"log", "worker.ready"} <= set(topics):
                 break
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 1
+        assert process.wait(30) == 130
     since = f"{snapshot['epoch']}:{snapshot['seq']}"
     with cli.popen("attach", "--json", "--since", since) as process:
         assert process.stdout is not None
@@ -176,7 +176,7 @@ def test_tools_and_logs(cli: CommandLine) -> None:
         cli.run("restart", "small")
         assert process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 1
+        assert process.wait(30) == 130
 
 
 def test_trust_is_in_force_at_once(cli: CommandLine) -> None:

@@ -20,14 +20,18 @@ from supervised import DIRECT_AGENT, Supervised, server_toml, timing
 import interlock.bus
 
 TELL = """
-import atexit, os, signal, sys
+import os, signal, sys
 
 def write(target):
     with open(target, "w") as file:
         file.write("\\n".join(list(sys.modules)))
 
 signal.signal(signal.SIGUSR1, lambda *_: write(os.path.join({folder!r}, str(os.getpid()))))
-atexit.register(lambda: write(os.path.join({folder!r}, f"end-{{os.getpid()}}")))
+def end(code):
+    write(os.path.join({folder!r}, f"end-{{os.getpid()}}"))
+    leave(code)
+
+leave, os._exit = os._exit, end  # A command ends so, without the exit functions of Python.
 """
 SMALL = Path(__file__).parents[1] / "small_server.py"
 FORKED = "interlock.supervisor.spawn.image"

@@ -300,8 +300,12 @@ def test_a_server_that_does_not_start_is_named(modes: str, code: str, words: str
     ("settings", "code", "words"),
     [
         ({"command": "no-such-program"}, "command_not_found", "command not found: no-such-program"),
-        ({"command": "/etc/hostname"}, "no_permission", "no permission to run /etc/hostname"),
-        ({"command": "/etc"}, "no_permission", "no permission to run /etc"),
+        (
+            {"command": "/etc/hostname"},
+            "no_permission",
+            "/etc/hostname is no program that",
+        ),
+        ({"command": "/etc"}, "no_permission", "/etc is a folder, not a program"),
         ({"command": "sh", "cwd": "/nowhere"}, "bad_cwd", "/nowhere"),
         ({"url": "http://x"}, "not_supported", "not a server over stdio"),
         ({"command": "sh", "env": {"A": "${RIG_ABSENT}"}}, "secret_unresolved", "${RIG_ABSENT}"),

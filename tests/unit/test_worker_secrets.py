@@ -184,8 +184,9 @@ def test_commands_are_found_beyond_the_path(tmp_path: Path) -> None:
     program.parent.mkdir(parents=True)
     program.write_text("#!/bin/sh\n")
     folders = search_path({"HOME": str(tmp_path), "PATH": "/usr/bin"})
-    with pytest.raises(WorkerError, match="no permission to run"):
+    with pytest.raises(WorkerError, match="no permission to run") as refused:
         find_command("tool", "/", folders)
+    assert f"chmod +x {program}" in refused.value.fix
     program.chmod(0o755)
     assert find_command("tool", "/", folders) == str(program)
     assert find_command("./bin/tool", str(tmp_path / ".local"), folders) == str(program)

@@ -9,18 +9,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
-import msgspec
-
 from interlock.bus import messages
 from interlock.bus.acalling import AsyncCaller
 from interlock.bus.afeeds import follow_events, watch_turn
 from interlock.bus.aline import AsyncLine
-from interlock.bus.calling import check_times, encode_arguments
 from interlock.bus.client import CONTROL, LAST_ANSWER, REQUEST, new_follower
 from interlock.bus.codec import decode_as
 from interlock.bus.edge import OnProgress
 from interlock.bus.endpoints import Home, default_home
 from interlock.bus.errors import MalformedError, UsageError
+from interlock.bus.given import check_times, encode_arguments, encode_text
 from interlock.bus.messages import Request
 from interlock.bus.results import CallResult, error_of
 from interlock.bus.routes import Route
@@ -103,8 +101,9 @@ class AsyncClient:
 
         `session`: as the next turn of that session.
         """
-        body = msgspec.json.encode(text)
-        return await self._document(messages.WhyGet, body, agent=agent, session=session)
+        return await self._document(
+            messages.WhyGet, encode_text(text), agent=agent, session=session
+        )
 
     async def resolve(self, capability: str, arguments: Mapping[str, Any] | None = None) -> Route:
         """Return where a capability is called, and the ticket for it."""
@@ -140,9 +139,10 @@ class AsyncClient:
         unattended: bool = False,
     ) -> Document:
         """Start a turn and return `{turn, state}` without following it."""
+        check_times(deadline)
         return await self._document(
             messages.TurnStart,
-            msgspec.json.encode(text),
+            encode_text(text),
             turn=new_turn_id() if id is None else id,
             agent=agent,
             session=session,

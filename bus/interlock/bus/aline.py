@@ -19,6 +19,7 @@ from interlock.bus.errors import (
     RequestTimeoutError,
     UsageError,
 )
+from interlock.bus.given import encode_request
 from interlock.bus.line import CHECK, find_supervisor, lost_supervisor, supervisor_lives
 from interlock.bus.messages import ApiAnswer, Gone, Reply, Request
 from interlock.bus.results import error_of
@@ -72,10 +73,7 @@ class AsyncLine:
             raise UsageError("This client is closed; connect again.")
         self._ids += 1
         request_id = self._ids
-        try:
-            header = encode(kind(id=request_id, key=self.info.key, **fields))
-        except (TypeError, MalformedError) as error:
-            raise UsageError(f"This is no {kind.__name__} request: {error}") from None
+        header = encode_request(kind, request_id, self.info.key, fields)
         self._boxes[request_id] = Mailbox()
         frames = [b"msgpack", header] if body is None else [b"msgpack", header, body]
         end = asyncio.get_running_loop().time() + limit

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, Protocol
+from collections.abc import Callable
+from typing import Final, Literal, Protocol
 
 import msgspec
 
 from interlock.bus.codec import decode_as
 from interlock.bus.edge import Edge, OnProgress
-from interlock.bus.errors import OUTCOMES, UsageError
+from interlock.bus.errors import OUTCOMES
 from interlock.bus.line import Line
-from interlock.bus.messages import MAX_MESSAGE, Gone, Reply, Resolve
+from interlock.bus.messages import Gone, Reply, Resolve
 from interlock.bus.results import (
     CallResult,
     call_result,
@@ -32,8 +31,6 @@ OnApproval = Callable[[str], bool | None]
 """Asked, with a sentence, when a person has to approve a call: yes, no, or None to wait for one."""
 
 Way = Literal["park", "tell", "yes", "no"]
-
-_to_json = msgspec.json.Encoder().encode
 
 
 class Caller:
@@ -128,30 +125,6 @@ def way_of(answer: bool | None, timeout: float | None) -> tuple[Way, float]:
     if answer is None:
         return "park", PATIENCE if timeout is None else timeout
     return "yes" if answer else "no", 0.0
-
-
-def check_times(*seconds: float | None) -> None:
-    """Raise UsageError for times that no call can have; None stands for the server's own."""
-    for time_limit in seconds:
-        if time_limit is not None and not 0 < time_limit < math.inf:
-            raise UsageError(
-                "A timeout is a number of seconds above 0; leave it out for the usual."
-            )
-
-
-def encode_arguments(arguments: Mapping[str, Any] | None) -> bytes:
-    """Write arguments as JSON. Raises UsageError for what JSON cannot say."""
-    if type(arguments) is not dict:
-        if arguments is not None and not isinstance(arguments, Mapping):
-            raise UsageError("Arguments are a mapping from names to values.")
-        arguments = dict(arguments or {})
-    try:
-        body = _to_json(arguments)
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-        raise UsageError(f"These arguments cannot be written as JSON: {error}") from None
-    if len(body) > MAX_MESSAGE:
-        raise UsageError(f"Arguments have at most {MAX_MESSAGE >> 20} MiB; pass a file's name.")
-    return body
 
 
 def refusal(capability: str, reply: Reply) -> CallResult:

@@ -2,7 +2,8 @@
 
 Requests go to the supervisor; calls go directly to the worker that serves them. How a call or a
 turn ends is returned; `InterlockError` is raised when there is no supervisor, the connection is
-lost, or the client is used wrongly.
+lost, or the client is used wrongly. What only some methods need is imported by them: a status is to
+be there at once.
 """
 
 from __future__ import annotations
@@ -12,23 +13,22 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Literal
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from interlock.bus import messages
-from interlock.bus.calling import Caller, OnApproval, check_times, encode_arguments
 from interlock.bus.codec import decode_as
-from interlock.bus.edge import OnProgress
 from interlock.bus.endpoints import Home, default_home
 from interlock.bus.errors import MalformedError, UsageError
-from interlock.bus.feeds import follow_events, watch_turn
+from interlock.bus.given import check_times, encode_arguments, encode_text
 from interlock.bus.line import Line
 from interlock.bus.messages import Request
 from interlock.bus.results import CallResult, error_of
-from interlock.bus.routes import Route
-from interlock.bus.subscriber import Document, Follower, Position
-from interlock.bus.watching import new_turn_id
+
+if TYPE_CHECKING:
+    from interlock.bus.calling import Caller, OnApproval
+    from interlock.bus.edge import OnProgress
+    from interlock.bus.routes import Route
+    from interlock.bus.subscriber import Document, Follower, Position
 
 REQUEST: Final = 10.0
 """Seconds that the supervisor has for an answer, where nothing else is said."""
@@ -52,7 +52,7 @@ class Client:
     def __init__(self, home: str | os.PathLike[str] | None = None) -> None:
         path = default_home() if home is None else Path(home).expanduser().absolute()
         self._line = Line(Home(path))
-        self._caller = Caller(self._line)
+        self._calls: Caller | None = None
         self._thread = threading.get_ident()
         self._closed = False
 
@@ -113,8 +113,7 @@ class Client:
 
         `session`: as the next turn of that session.
         """
-        body = msgspec.json.encode(text)
-        return self._document(messages.WhyGet, body, agent=agent, session=session)
+        return self._document(messages.WhyGet, encode_text(text), agent=agent, session=session)
 
     def resolve(
         self, capability: str, arguments: Mapping[str, Any] | None = None, timeout: float = REQUEST
@@ -124,6 +123,8 @@ class Client:
         Raises the error of the answer: codes denied, unavailable, not_found. If a person has to
         approve the call it waits for that, too, for `timeout` seconds.
         """
+        from interlock.bus.routes import Route
+
         self._check()
         reply, body = self._caller.resolve(
             capability, encode_arguments(arguments), timeout + LAST_ANSWER, patience=timeout
@@ -167,12 +168,15 @@ class Client:
         """Start a turn and return `{turn, state}` without following it.
 
         `id` is 32 hex digits, made here if None; the same id again returns the same turn.
-        `deadline` is in seconds (None: the agent's own). `unattended`: nobody is there to approve
-        anything.
+        `text` has at most 1 MiB. `deadline` is in seconds (None: the agent's own). `unattended`:
+        nobody is there to approve anything.
         """
+        from interlock.bus.watching import new_turn_id
+
+        check_times(deadline)
         return self._document(
             messages.TurnStart,
-            msgspec.json.encode(text),
+            encode_text(text),
             turn=new_turn_id() if id is None else id,
             agent=agent,
             session=session,
@@ -206,6 +210,8 @@ class Client:
 
         Raises NotFoundError for an unknown turn, ConnectionLostError if the supervisor goes away.
         """
+        from interlock.bus.feeds import watch_turn
+
         self._check()
         return watch_turn(self._line, turn, offset)
 
@@ -257,9 +263,19 @@ class Client:
         another supervisor took over, a snapshot comes again. Raises ConnectionLostError when the
         supervisor is gone.
         """
+        from interlock.bus.feeds import follow_events
+
         self._check()
         follower = new_follower(topics, since)
         return follow_events(self._line, follower, self._caller.forget)
+
+    @property
+    def _caller(self) -> Caller:
+        if self._calls is None:
+            from interlock.bus.calling import Caller
+
+            self._calls = Caller(self._line)
+        return self._calls
 
     def _check(self) -> None:
         if self._closed:
@@ -283,6 +299,8 @@ class Client:
 
 def new_follower(topics: Iterable[str], since: str | Position | None) -> Follower:
     """Return the follower for what `events` was asked for. Raises UsageError."""
+    from interlock.bus.subscriber import Follower, Position
+
     position = Position.parse(since) if isinstance(since, str) else since
     if since is not None and position is None:
         raise UsageError(f"{since!r} is no place in the events; write EPOCH:SEQ.")

@@ -6,12 +6,13 @@ third way, so a receive loop needs to catch only that.
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, TypeVar, cast
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 import msgspec
 
 from interlock.bus.errors import MalformedError, TooLargeError
-from interlock.bus.events import AnyEvent
 from interlock.bus.messages import (
     MAX_HEADER,
     MAX_MESSAGE,
@@ -24,6 +25,9 @@ from interlock.bus.messages import (
     DataUp,
 )
 
+if TYPE_CHECKING:
+    from interlock.bus.events import AnyEvent
+
 Encoding = Literal["msgpack", "json"]
 """How a header is written; bodies are JSON in either case."""
 
@@ -35,23 +39,80 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 _to_msgpack = msgspec.msgpack.Encoder().encode
 _to_json = msgspec.json.Encoder().encode
-_control_up = msgspec.msgpack.Decoder(ControlUp).decode
-_control_down = msgspec.msgpack.Decoder(ControlDown).decode
-_data_up = msgspec.msgpack.Decoder(DataUp).decode
-_data_up_json = msgspec.json.Decoder(DataUp).decode
-_data_down = msgspec.msgpack.Decoder(DataDown).decode
-_data_down_json = msgspec.json.Decoder(DataDown).decode
-_request = msgspec.msgpack.Decoder(ApiRequest).decode
-_request_json = msgspec.json.Decoder(ApiRequest).decode
-_answer = msgspec.msgpack.Decoder(ApiAnswer).decode
-_answer_json = msgspec.json.Decoder(ApiAnswer).decode
-_event = msgspec.msgpack.Decoder(AnyEvent).decode
-_event_json = msgspec.json.Decoder(AnyEvent).decode
 _any_msgpack = msgspec.msgpack.Decoder().decode
 _any_json = msgspec.json.Decoder().decode
 
 _HOSTILE: Final = (msgspec.MsgspecError, RecursionError, UnicodeError, ValueError, OverflowError)
 """All that a msgspec decoder raises for bytes that are not what it expects."""
+
+
+class _Decoders:
+    """The decoder of each plane, built at its first use.
+
+    Building all of them takes longer than most commands of `interlock`, which need one.
+    """
+
+    @cached_property
+    def control_up(self) -> Callable[[bytes], ControlUp]:
+        return msgspec.msgpack.Decoder(ControlUp).decode
+
+    @cached_property
+    def control_down(self) -> Callable[[bytes], ControlDown]:
+        return msgspec.msgpack.Decoder(ControlDown).decode
+
+    @cached_property
+    def data_up(self) -> Callable[[bytes], DataUp]:
+        return msgspec.msgpack.Decoder(DataUp).decode
+
+    @cached_property
+    def data_up_json(self) -> Callable[[bytes], DataUp]:
+        return msgspec.json.Decoder(DataUp).decode
+
+    @cached_property
+    def data_down(self) -> Callable[[bytes], DataDown]:
+        return msgspec.msgpack.Decoder(DataDown).decode
+
+    @cached_property
+    def data_down_json(self) -> Callable[[bytes], DataDown]:
+        return msgspec.json.Decoder(DataDown).decode
+
+    @cached_property
+    def request(self) -> Callable[[bytes], ApiRequest]:
+        return msgspec.msgpack.Decoder(ApiRequest).decode
+
+    @cached_property
+    def request_json(self) -> Callable[[bytes], ApiRequest]:
+        return msgspec.json.Decoder(ApiRequest).decode
+
+    @cached_property
+    def answer(self) -> Callable[[bytes], ApiAnswer]:
+        return msgspec.msgpack.Decoder(ApiAnswer).decode
+
+    @cached_property
+    def answer_json(self) -> Callable[[bytes], ApiAnswer]:
+        return msgspec.json.Decoder(ApiAnswer).decode
+
+    @cached_property
+    def event(self) -> Callable[[bytes], AnyEvent]:
+        from interlock.bus.events import AnyEvent
+
+        return msgspec.msgpack.Decoder(AnyEvent).decode
+
+    @cached_property
+    def event_json(self) -> Callable[[bytes], AnyEvent]:
+        from interlock.bus.events import AnyEvent
+
+        return msgspec.json.Decoder(AnyEvent).decode
+
+    def build(self) -> None:
+        """Build all, for a process that others are forked from."""
+        for name, found in vars(_Decoders).items():
+            if isinstance(found, cached_property):
+                getattr(self, name)
+
+
+_decoders: Final = _Decoders()
+build_decoders = _decoders.build
 
 
 def encode(message: msgspec.Struct, encoding: Encoding = "msgpack") -> bytes:
@@ -104,7 +165,7 @@ def decode_control_up(frame: bytes) -> ControlUp:
     if len(frame) > MAX_HEADER:
         raise TooLargeError(len(frame), MAX_HEADER)
     try:
-        return _control_up(frame)
+        return _decoders.control_up(frame)
     except _HOSTILE as error:
         raise _malformed(error) from None
 
@@ -114,7 +175,7 @@ def decode_control_down(frame: bytes) -> ControlDown:
     if len(frame) > MAX_HEADER:
         raise TooLargeError(len(frame), MAX_HEADER)
     try:
-        return _control_down(frame)
+        return _decoders.control_down(frame)
     except _HOSTILE as error:
         raise _malformed(error) from None
 
@@ -125,8 +186,8 @@ def decode_data_up(frame: bytes) -> DataUp:
         raise TooLargeError(len(frame), MAX_HEADER)
     try:
         if frame and frame[0] == _JSON_OBJECT:
-            return _data_up_json(frame)
-        return _data_up(frame)
+            return _decoders.data_up_json(frame)
+        return _decoders.data_up(frame)
     except _HOSTILE as error:
         raise _malformed(error) from None
 
@@ -137,8 +198,8 @@ def decode_data_down(frame: bytes) -> DataDown:
         raise TooLargeError(len(frame), MAX_HEADER)
     try:
         if frame and frame[0] == _JSON_OBJECT:
-            return _data_down_json(frame)
-        return _data_down(frame)
+            return _decoders.data_down_json(frame)
+        return _decoders.data_down(frame)
     except _HOSTILE as error:
         raise _malformed(error) from None
 
@@ -147,7 +208,7 @@ def decode_api_request(encoding: bytes, frame: bytes) -> ApiRequest:
     """Read a client's request; `encoding` is the first frame of its message."""
     if len(frame) > MAX_HEADER:
         raise TooLargeError(len(frame), MAX_HEADER)
-    decode = _request if api_encoding(encoding) == "msgpack" else _request_json
+    decode = _decoders.request if api_encoding(encoding) == "msgpack" else _decoders.request_json
     try:
         return decode(frame)
     except _HOSTILE as error:
@@ -158,7 +219,7 @@ def decode_api_answer(encoding: bytes, frame: bytes) -> ApiAnswer:
     """Read the supervisor's answer; `encoding` is the first frame of its message."""
     if len(frame) > MAX_HEADER:
         raise TooLargeError(len(frame), MAX_HEADER)
-    decode = _answer if api_encoding(encoding) == "msgpack" else _answer_json
+    decode = _decoders.answer if api_encoding(encoding) == "msgpack" else _decoders.answer_json
     try:
         return decode(frame)
     except _HOSTILE as error:
@@ -187,7 +248,7 @@ def decode_event(encoding: bytes, frame: bytes) -> AnyEvent | dict[str, Any]:
     if len(frame) > MAX_HEADER:
         raise TooLargeError(len(frame), MAX_HEADER)
     chosen = api_encoding(encoding)
-    decode = _event if chosen == "msgpack" else _event_json
+    decode = _decoders.event if chosen == "msgpack" else _decoders.event_json
     try:
         return decode(frame)
     except _HOSTILE:

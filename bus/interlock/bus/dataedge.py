@@ -30,6 +30,7 @@ from interlock.bus.messages import (
 from interlock.bus.records import Target
 from interlock.bus.socket import HIGH_WATER, FdSocket, open_socket
 from interlock.bus.tickets import peek
+from interlock.bus.wording import spoken
 
 CONNECT_GRACE: Final = 2.0
 """Seconds that calls wait for a connection that does not stand yet."""
@@ -403,7 +404,7 @@ class DataEdge:
         for call in [c for c in self._calls.values() if c.deadline <= now]:
             if call.sent:
                 self._abandon(call)
-                text = f"{self.worker} did not answer within {now - call.started:.1f} s."
+                text = f"{self.worker} did not answer within {spoken(now - call.started)} s."
                 self._end(call, "timeout", text, may_have_run=True)
             else:
                 self._end(call, "unavailable", f"{self.worker} cannot be reached now.")

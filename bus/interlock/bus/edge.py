@@ -15,6 +15,7 @@ from interlock.bus.messages import Call, Cancel, Credit, Failure, Log, Open, Ope
 from interlock.bus.records import Target
 from interlock.bus.routes import Ending, PendingCall, Route
 from interlock.bus.tickets import peek
+from interlock.bus.wording import spoken
 
 CONNECT_GRACE: Final = 2.0
 """Seconds that a call waits for a worker that takes no messages."""
@@ -176,4 +177,4 @@ def remember(tickets: dict[str, str], token: str, ticket_id: str) -> None:
 
 
 def _too_late(timeout: float) -> str:
-    return f"The call did not end within {timeout:g} s."
+    return f"The call did not end within {spoken(timeout)} s."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import os
 import re
 import stat
@@ -17,7 +16,12 @@ from typing import Final, Literal
 
 import msgspec
 
-from interlock.bus.errors import AlreadyRunningError, ConfigError, NoSupervisorError
+from interlock.bus.errors import (
+    AlreadyRunningError,
+    ConfigError,
+    NoSupervisorError,
+    UsageError,
+)
 from interlock.bus.messages import PROTOCOL
 
 MAX_PATH: Final = 107
@@ -53,8 +57,10 @@ def file_stem(worker: str) -> str:
     if plain and len(worker) <= MAX_STEM:
         return f"{plain[1]}-{plain[2]}"
     # A plain stem has no tilde, so the two forms never meet; capitals would on some file systems.
+    from hashlib import sha256  # OpenSSL is not loaded for the names that nearly all have.
+
     readable = re.sub(r"[^a-z0-9]+", "-", worker.lower())[: MAX_STEM - 13]
-    return f"{readable}~{hashlib.sha256(worker.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
+    return f"{readable}~{sha256(worker.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,16 @@ class Home:
     """The folder below which everything of one Interlock lives. `path` is absolute."""
 
     path: Path
+
+    def __post_init__(self) -> None:
+        """Refuse, with UsageError, a path that no message can carry."""
+        try:
+            str(self.path).encode()
+        except UnicodeEncodeError:
+            shown = os.fsencode(self.path).decode(errors="backslashreplace")
+            raise UsageError(
+                f"The path of the home is not UTF-8: {shown}; choose another --home."
+            ) from None
 
     @property
     def connection_file(self) -> Path:
@@ -103,7 +119,9 @@ class Home:
         """Folder of the sockets; a short one elsewhere if socket paths would be too long."""
         if len(os.fsencode(self.path)) + _DEEPEST <= MAX_PATH:
             return self.path / "run"
-        digest = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:12]
+        from hashlib import sha256
+
+        digest = sha256(os.fsencode(self.path)).hexdigest()[:12]
         return _fallback_base() / digest
 
     def prepare(self) -> None:

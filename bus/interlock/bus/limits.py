@@ -10,6 +10,8 @@ MAX_MESSAGE: Final = 64 << 20
 """Bytes of one frame, on any socket."""
 MAX_HEADER: Final = 1 << 20
 """Bytes of one header."""
+MAX_TEXT: Final = 1 << 20
+"""Bytes of the text of a turn or other request, as JSON."""
 MAX_NESTING: Final = 200
 """Depth of a JSON or msgpack document beyond which it is refused."""
 CHUNK: Final = 256 << 10

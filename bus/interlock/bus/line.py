@@ -25,9 +25,11 @@ from interlock.bus.errors import (
     RequestTimeoutError,
     UsageError,
 )
+from interlock.bus.given import encode_request
 from interlock.bus.messages import ApiAnswer, Gone, Reply, Request
 from interlock.bus.results import error_of
 from interlock.bus.socket import open_socket
+from interlock.bus.wording import spoken
 
 Socket = zmq.Socket[bytes]
 Handler = Callable[[list[bytes]], None]
@@ -169,11 +171,7 @@ class Line:
             raise UsageError("This client is closed; connect again.")
         self._ids += 1
         request_id = self._ids
-        try:
-            message = kind(id=request_id, key=self.info.key, **fields)
-            header = encode(message)
-        except (TypeError, MalformedError) as error:
-            raise UsageError(f"This is no {kind.__name__} request: {error}") from None
+        header = encode_request(kind, request_id, self.info.key, fields)
         self._inbox[request_id] = deque()
         frames = [b"msgpack", header] if body is None else [b"msgpack", header, body]
         try:
@@ -215,8 +213,8 @@ class Line:
             self.close_request(request_id)
         if answer is None:
             raise RequestTimeoutError(
-                f"The supervisor (pid {self.info.pid}) did not answer within {timeout:g} s; it "
-                "may be stopped or overloaded."
+                f"The supervisor (pid {self.info.pid}) did not answer within {spoken(timeout)} s; "
+                "it may be stopped or overloaded."
             )
         reply, document = answer
         if not isinstance(reply, Reply):

@@ -51,7 +51,7 @@ class Position(msgspec.Struct, frozen=True, order=True):
         Position(epoch='a1b2', seq=17)
         """
         epoch, _, seq = text.rpartition(":")
-        if not epoch or not (seq.isascii() and seq.isdigit()):
+        if not epoch or not (seq.isascii() and seq.isdigit() and len(seq) < 19):
             return None
         return cls(epoch, int(seq))
 

@@ -18,7 +18,7 @@ from interlock.supervisor.pacing import Pacing
 from interlock.supervisor.pings import PingClock
 from interlock.supervisor.policy.tickets import TicketOffice
 from interlock.supervisor.quotas import Quotas
-from interlock.supervisor.toolnotes import ToolNotes
+from interlock.supervisor.toolnotes import ToolNotes, left_out
 
 LAST_WORDS: Final = (m.WorkerFailed, m.CallReports)
 """What still counts when its sender is known to be dead."""
@@ -214,8 +214,7 @@ class Inbox:
             Row(
                 name=name,
                 code=TOOLS,
-                message=f"The tool {tool.name} "
-                f"{'was mended' if tool.mended else 'is left out'}: {tool.reason}",
+                message=left_out(tool),
                 fix=f"Report it to the makers of {name}; all its other tools work.",
                 subject=tool.name,
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import errno
 import os
 import resource
@@ -24,6 +25,9 @@ from interlock.supervisor.runtime import Supervisor
 from interlock.supervisor.spawn.files import raise_limit
 from interlock.supervisor.spawn.sweep import sweep_recorded
 
+_PIPE = 4096
+"""Bytes that a pipe takes at once."""
+
 
 def run_supervisor(
     path: Path,
@@ -32,14 +36,15 @@ def run_supervisor(
     workspace: Path | None = None,
     on_ready: Callable[[], None] = lambda: None,
     on_event: Callable[[Event], None] = lambda event: None,
+    on_failure: Callable[[str], None] = lambda reason: None,
 ) -> int:
     """Run a supervisor on that home until it is told to stop; returns the exit code of `up`.
 
-    `on_ready` is called once the api answers, `on_event` with every event. Prints one sentence on
-    standard error when it cannot start.
+    `on_ready` is called once the api answers, `on_event` with every event, and `on_failure` with
+    one sentence where it cannot start or go on.
     """
-    home = Home(Path(os.path.abspath(path)))
     try:
+        home = Home(Path(os.path.abspath(path)))
         home.prepare()
         with HomeLock(home) as lock:
             loader = _loader(home, config, workspace)
@@ -51,10 +56,10 @@ def run_supervisor(
             _check_open_files(len(loaded.settings.workers()))
             asyncio.run(_run(home, lock, loader, loaded, on_ready, on_event))
     except InterlockError as error:
-        sys.stderr.write(f"{error.message}\n")
+        on_failure(error.message)
         return 1
     except (OSError, zmq.ZMQError) as error:
-        sys.stderr.write(f"The supervisor cannot work in {home.path}: {error}. {_remedy(error)}\n")
+        on_failure(f"The supervisor cannot work in {path}: {error}. {_remedy(error)}")
         return 1
     return 0
 
@@ -112,18 +117,53 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--config", type=Path)
     parser.add_argument("--workspace", type=Path)
     parser.add_argument("--announce", action="store_true", help="print `ready` when it is")
+    parser.add_argument("--tell", type=int, help="descriptor for the reason if it cannot start")
     chosen = parser.parse_args(arguments)
-    return run_supervisor(
-        chosen.home,
-        config=chosen.config,
-        workspace=chosen.workspace,
-        on_ready=_announce if chosen.announce else lambda: None,
-    )
+    told = _Told(chosen.tell)
+
+    def ready() -> None:
+        told.close()
+        if chosen.announce:
+            sys.stdout.write("ready\n")
+            sys.stdout.flush()
+
+    try:
+        return run_supervisor(
+            chosen.home,
+            config=chosen.config,
+            workspace=chosen.workspace,
+            on_ready=ready,
+            on_failure=told.say,
+        )
+    except Exception as error:
+        told.say(f"Interlock made a mistake ({type(error).__name__}: {error}); please report it.")
+        raise
 
 
-def _announce() -> None:
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
+class _Told:
+    """Says why the supervisor ends: on standard error, and to whoever waits for its start.
+
+    Standard error may be a file on a disk that is full, and then only the other way is left.
+    """
+
+    def __init__(self, descriptor: int | None) -> None:
+        self._descriptor = descriptor
+        if descriptor is not None:
+            os.set_inheritable(descriptor, False)
+
+    def say(self, reason: str) -> None:
+        """Write one sentence."""
+        with contextlib.suppress(OSError):
+            if self._descriptor is not None:
+                os.write(self._descriptor, reason.encode(errors="backslashreplace")[:_PIPE])
+        with contextlib.suppress(OSError):
+            os.write(2, f"{reason}\n".encode(errors="backslashreplace"))
+
+    def close(self) -> None:
+        """Have nobody wait any more; twice is harmless."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
 
 
 if __name__ == "__main__":

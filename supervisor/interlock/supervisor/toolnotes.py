@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import hashlib
 import os
+import re
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -29,6 +30,8 @@ MAX_NOTES: Final = 100
 """Tools of one server."""
 MAX_TEXT: Final = 500
 MAX_FILE: Final = 16 << 20
+_PLACE: Final = re.compile(r"(tool|resource|template|prompt) \d+")
+"""What stands for the name of something that has none."""
 
 
 class ServerNotes(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,13 +90,12 @@ def tool_problems(home: Path, settings: Settings) -> list[Problem]:
         if known is None or known.digest != entry_digest(entry):
             continue
         for tool in known.tools:
-            what = "was mended" if tool.mended else "was left out"
             problems.append(
                 Problem(
                     file=entry.origin.file,
                     line=entry.origin.line,
                     key=f"mcp_servers.{name}",
-                    message=f"when {worker} ran last, its tool {tool.name} {what}: {tool.reason}",
+                    message=f"when {worker} ran last: {left_out(tool)}",
                     severity="warning",
                     code="tool_schema",
                     fix=f"Report it to the makers of {worker}; all its other tools work.",
@@ -101,6 +103,24 @@ def tool_problems(home: Path, settings: Settings) -> list[Problem]:
                 )
             )
     return problems
+
+
+def left_out(tool: DroppedTool) -> str:
+    """Return the sentence about a tool that was mended or left out, or about several.
+
+    >>> left_out(DroppedTool(name="tool 8", reason="it has no name"))
+    'Tool 8 is left out: it has no name'
+    >>> left_out(DroppedTool(name="further prompts", reason="there are too many"))
+    'Further prompts are left out: there are too many'
+    """
+    name = tool.name.replace("resourceTemplates", "resource templates")
+    several = name.startswith("further ") or name.endswith(" and further tools")
+    if several or _PLACE.fullmatch(name):  # It has no name of its own.
+        name = name[0].upper() + name[1:]
+    else:
+        name = f"The tool {name}"
+    what = "was mended" if tool.mended else "are left out" if several else "is left out"
+    return f"{name} {what}: {tool.reason}"
 
 
 def _read(home: Path) -> dict[str, ServerNotes]:

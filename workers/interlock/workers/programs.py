@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -91,14 +92,9 @@ def find_command(command: str, cwd: str, folders: Sequence[str]) -> str:
         found = candidates[0] if os.access(candidates[0], os.X_OK) else None
     if found and os.path.isfile(found):
         return os.path.abspath(found)
-    present = next((path for path in candidates if os.path.exists(path)), None)
+    present = [path for path in candidates if os.path.exists(path)]
     if present:
-        raise WorkerError(
-            "no_permission",
-            f"no permission to run {present}",
-            fix=f"Make it an executable file: `chmod +x {present}`.",
-            permanent=True,
-        )
+        raise _cannot_run(next((path for path in present if os.path.isfile(path)), present[0]))
     program, *more = command.split(maxsplit=1) or [command]
     if more:  # they may hold a secret, as arguments do
         raise WorkerError(
@@ -114,6 +110,32 @@ def find_command(command: str, cwd: str, folders: Sequence[str]) -> str:
         permanent=True,
         details=f"Looked for {', '.join(candidates)}.",
     )
+
+
+def _cannot_run(path: str) -> WorkerError:
+    """Say why something that is there is not started; what is no program is not made one."""
+    reason, fix = f"no permission to run {path}", "Ask its owner, or choose another program."
+    if os.path.isdir(path):
+        reason = f"{path} is a folder, not a program"
+        fix = "Write the path of the program in it as `command`."
+    elif os.access(path, os.X_OK):
+        reason, fix = f"{path} is no file", "Write the path of a program as `command`."
+    elif _is_program(path):
+        fix = f"Make it an executable file: `chmod +x {shlex.quote(path)}`."
+    elif os.access(path, os.R_OK):
+        reason = f"{path} is no program that can be run"
+        fix = "Write the program that runs it as `command`, and its path into `args`."
+    return WorkerError("no_permission", reason, fix=fix, permanent=True)
+
+
+def _is_program(path: str) -> bool:
+    """Tell whether a file begins as scripts and compiled programs do."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    with open(descriptor, "rb") as file:
+        return os.path.isfile(path) and file.read(4).startswith((b"#!", b"\x7fELF"))
 
 
 def _hint(command: str) -> str:

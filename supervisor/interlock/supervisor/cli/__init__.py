@@ -1,3 +1,3 @@
 """The commands of interlock."""
 
-from interlock.supervisor.cli.app import main as main
+from interlock.supervisor.cli.entry import main as main

@@ -5,18 +5,16 @@ Every failure of a command ends here as one sentence and an exit code; a traceba
 
 from __future__ import annotations
 
-import gc
-import sys
-from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import click
 
 from interlock.bus.errors import InterlockError
 from interlock.supervisor.cli import output
-from interlock.supervisor.cli.exits import FAILED, USAGE, code_of
+from interlock.supervisor.cli.entry import by_interrupt, interruptible, uninterruptible
+from interlock.supervisor.cli.exits import DONE, FAILED, INTERRUPTED, USAGE, code_of
 
 _HERE: Final = "interlock.supervisor.cli"
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
@@ -58,11 +56,7 @@ class LazyGroup(click.Group):
         """Import one command and give it the options that every command has."""
         if cmd_name not in COMMANDS:
             return None
-        gc.disable()  # An import makes next to no garbage; looking for it costs a tenth.
-        try:
-            module = import_module(f"{_HERE}.{COMMANDS[cmd_name][0]}")
-        finally:
-            gc.enable()
+        module = import_module(f"{_HERE}.{COMMANDS[cmd_name][0]}")
         command = getattr(module, cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         known = {name for parameter in command.params for name in parameter.opts}
@@ -74,14 +68,19 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; for a misspelt one, name the nearest."""
+        """Find the command, which may be interrupted from now on.
+
+        For a misspelt one, name the nearest.
+        """
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from difflib import get_close_matches
 
             near = get_close_matches(args[0], COMMANDS, 1)
             hint = f"did you mean {near[0]}?" if near else "see `interlock --help`."
             raise click.UsageError(f"There is no command {args[0]}; {hint}", ctx)
-        return super().resolve_command(ctx, args)
+        found = super().resolve_command(ctx, args)
+        interruptible()
+        return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table of commands without importing any."""
@@ -91,7 +90,7 @@ class LazyGroup(click.Group):
 
 def _set_home(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:
     if value is not None:
-        ctx.ensure_object(output.Options).home = Path(value).expanduser().absolute()
+        ctx.ensure_object(output.Options).chosen_home = Path(value).expanduser().absolute()
 
 
 def _set_verbose(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
@@ -108,7 +107,7 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, value: bool) 
     if value and not ctx.resilient_parsing:
         from importlib.metadata import version
 
-        click.echo(f"interlock {version('interlock')}")
+        output.write(f"interlock {version('interlock')}")
         ctx.exit(0)
 
 
@@ -155,43 +154,47 @@ app = LazyGroup(
 )
 
 
-def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run one command and end the process with its exit code."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    sys.exit(run(given))
-
-
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code; nothing is raised."""
-    options = output.Options()
-    options.json = "--json" in arguments
-    code = FAILED
+    output.prepare_streams()
+    options = output.Options("--json" in arguments)
     try:
-        output.prepare_streams()
+        return _run(arguments, options)
+    except (KeyboardInterrupt, click.Abort):
+        uninterruptible()
+        output.note("")
+        return INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the one boundary: a user never sees a traceback
+        if by_interrupt(error):
+            return INTERRUPTED
+        _unexpected(options, error)
+        return FAILED
+
+
+def _run(arguments: list[str], options: output.Options) -> int:
+    """Run one command, tell of every failure that can be foreseen, and return the exit code."""
+    try:
         result = app.main(arguments, "interlock", standalone_mode=False, obj=options)
-        code = result if isinstance(result, int) else 0
+        return result if isinstance(result, int) else DONE
     except InterlockError as error:
-        code = code_of(error)
         output.failure(options, error.code, error.message)
+        return code_of(error)
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message())
-        code = USAGE
+        output.offer(error.format_message())
+        return USAGE
     except click.UsageError as error:
-        code = USAGE
         output.failure(options, "wrong_usage", error.format_message())
+        return USAGE
     except click.ClickException as error:
         output.failure(options, "failed", error.format_message())
-    except output.ReaderGoneError:
-        code = 0  # It has what it wanted.
+        return FAILED
+    except (output.ReaderGoneError, SystemExit):  # SystemExit: click's own word for it.
         output.discard_stdout()
-    except (KeyboardInterrupt, click.Abort):
-        output.note("")
+        return DONE  # The reader has what it wanted.
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         output.failure(options, "failed", f"The system refused: {error.strerror or error}{where}.")
-    except Exception as error:  # noqa: BLE001 - the one boundary: a user never sees a traceback
-        _unexpected(options, error)
-    return code
+        return FAILED
 
 
 def _unexpected(options: output.Options, error: Exception) -> None:

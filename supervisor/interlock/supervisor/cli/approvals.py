@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 import msgspec
 
+from interlock.supervisor.cli.given import Count
 from interlock.supervisor.cli.output import document, one_line, span, table, write
 from interlock.supervisor.cli.session import client
 
@@ -18,7 +19,7 @@ _ARGUMENTS: Final = 400
 
 @click.command
 @_JSON
-@click.option("--past", type=click.IntRange(0), default=0, metavar="N", help="Also N decisions.")
+@click.option("--past", type=Count(), default=0, metavar="N", help="Also N decisions.")
 def approvals(as_json: bool, past: int) -> None:
     """List the calls that wait for a person to approve or deny them, the oldest first."""
     with client() as bus:

@@ -10,7 +10,10 @@ from typing import Any
 import click
 import msgspec
 
+from interlock.bus.given import encode_arguments
+from interlock.bus.limits import MAX_MESSAGE
 from interlock.supervisor.cli.exits import code_of_outcome
+from interlock.supervisor.cli.given import Seconds, standard_input
 from interlock.supervisor.cli.output import agreed, clean, document, means_yes, note, write
 from interlock.supervisor.cli.session import client
 
@@ -21,7 +24,7 @@ from interlock.supervisor.cli.session import client
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(0, min_open=True),
+    type=Seconds(),
     metavar="SEC",
     help="Seconds; else what the server is configured with.",
 )
@@ -32,7 +35,7 @@ def call(capability: str, arguments: str, as_json: bool, timeout: float | None, 
     A call that a person has to approve is asked for here, or without a terminal waits for
     `interlock approve`.
     """
-    given = _object(sys.stdin.read() if arguments == "-" else arguments)
+    given = _object(standard_input(MAX_MESSAGE) if arguments == "-" else arguments)
     with client() as bus:
         ask = (lambda question: True) if yes else _ask
         result = bus.call(capability, given, timeout=timeout, on_approval=ask)
@@ -48,10 +51,10 @@ def call(capability: str, arguments: str, as_json: bool, timeout: float | None, 
 
 def _ask(question: str) -> bool | None:
     """Ask whoever sits here; None if nobody does, so that somebody elsewhere may answer."""
-    if sys.stdin.isatty():
+    if sys.stdin is not None and sys.stdin.isatty():
         return agreed(f"{question} Let it run?")
     # A yes or no that was given in advance counts as well; anything else is no answer.
-    ready, _, _ = select.select([sys.stdin], [], [], 0)
+    ready = select.select([sys.stdin], [], [], 0)[0] if sys.stdin is not None else []
     line = sys.stdin.readline() if ready else ""
     if means_yes(line):
         return True
@@ -64,10 +67,15 @@ def _ask(question: str) -> bool | None:
 def _object(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except json.JSONDecodeError as error:
         raise click.UsageError(f"The arguments are no JSON object: {error}.") from None
+    except RecursionError:
+        raise click.UsageError("The arguments are nested too deeply.") from None
+    except ValueError:
+        raise click.UsageError("The arguments hold a number with too many digits.") from None
     if not isinstance(found, dict):
         raise click.UsageError("The arguments are no JSON object; write something like '{}'.")
+    encode_arguments(found)  # What cannot be sent is wrong whether a supervisor runs or not.
     return found
 
 

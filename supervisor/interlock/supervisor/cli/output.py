@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import sys
@@ -14,6 +15,7 @@ import click
 import msgspec
 
 from interlock.bus.endpoints import Home, default_home
+from interlock.bus.errors import InterlockError
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _CODES: Final = {"red": "31", "green": "32", "yellow": "33", "cyan": "36", "dim": "2", "bold": "1"}
@@ -23,18 +25,29 @@ class ReaderGoneError(Exception):
     """Whoever read standard output has closed it; the command has nothing left to do."""
 
 
+class OutputError(InterlockError):
+    """Standard output takes nothing more, most often because a disk is full."""
+
+    code = "output"
+
+
 class Options:
     """The options that stand before or after every command."""
 
-    def __init__(self) -> None:
-        self.home: Path = default_home()
+    def __init__(self, as_json: bool = False) -> None:
+        self.chosen_home: Path | None = None
         self.verbose = False
-        self.json = False
+        self.json = as_json
         self.color = "NO_COLOR" not in os.environ or not os.environ["NO_COLOR"]
 
     @property
+    def home(self) -> Path:
+        """The folder below which everything lives."""
+        return default_home() if self.chosen_home is None else self.chosen_home
+
+    @property
     def place(self) -> Home:
-        """The home with its files."""
+        """The home with its files. Raises UsageError for a path that no home can have."""
         return Home(self.home)
 
 
@@ -46,16 +59,42 @@ def options() -> Options:
 
 
 def prepare_streams() -> None:
-    """Make sure that no character can stop the output."""
-    for stream in (sys.stdout, sys.stderr):
+    """Make sure that no character can stop the output, and that every standard stream is open.
+
+    A descriptor that is closed would be given to the next socket or file, which then gets the
+    words of whoever writes to it. What is closed for writing leads nowhere instead; standard input
+    stays None, for a command that needs it has to say so.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # The lowest that is free.
+    if sys.stdout is None:
+        sys.stdout = _writer(1)
+    if sys.stderr is None:
+        sys.stderr = _writer(2)
+    for stream, errors in (
+        (sys.stdout, "backslashreplace"),
+        (sys.stderr, "backslashreplace"),
+        (sys.stdin, "replace"),
+    ):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors=errors)
+
+
+def _writer(descriptor: int) -> io.TextIOWrapper:
+    return open(descriptor, "w", encoding="utf-8", closefd=False)
 
 
 def discard_stdout() -> None:
-    """Send what is still to be written nowhere, because nobody reads it."""
+    """Send what is still to be written nowhere, because it cannot be written."""
+    _discard(1)
+
+
+def _discard(descriptor: int) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
+    os.dup2(nowhere, descriptor)
     os.close(nowhere)
 
 
@@ -74,30 +113,61 @@ def one_line(text: object) -> str:
 
 
 def write(text: str, *, end: str = "\n") -> None:
-    """Write text to standard output at once. Raises ReaderGoneError if nobody reads it."""
+    """Write text to standard output at once.
+
+    Raises ReaderGoneError if nobody reads it, OutputError if it cannot be written.
+    """
     try:
         sys.stdout.write(text + end)
         sys.stdout.flush()
     except BrokenPipeError:
         raise ReaderGoneError from None
+    except OSError as error:
+        discard_stdout()
+        raise OutputError(f"Standard output cannot be written: {error.strerror}.") from None
+
+
+def offer(text: str) -> None:
+    """Write text to standard output if that is possible."""
+    try:
+        write(text)
+    except (ReaderGoneError, OutputError):
+        discard_stdout()
 
 
 def document(value: Any) -> None:
-    """Write one JSON document on one line to standard output."""
-    write(msgspec.json.encode(value).decode())
+    """Write one JSON document on one line to standard output.
+
+    Raises as `write`. Bytes of a path that are no text become the escapes that Python has for them.
+    """
+    write(_json_text(value))
+
+
+def _json_text(value: Any) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:
+        # Names of files may hold any byte. All that is not ASCII is escaped, they are too.
+        return json.dumps(msgspec.to_builtins(value))
 
 
 def note(text: str) -> None:
-    """Write a line for people to standard error."""
-    sys.stderr.write(clean(text) + "\n")
-    sys.stderr.flush()
+    """Write a line for people to standard error, if that is possible."""
+    _tell(clean(text) + "\n")
+
+
+def _tell(text: str) -> None:
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        _discard(2)  # What was said before is lost, too; nobody can be told.
 
 
 def agreed(question: str) -> bool:
     """Ask a person for a yes, on standard error, and read a line of standard input."""
-    sys.stderr.write(f"{clean(question)} [y/N] ")
-    sys.stderr.flush()
-    return means_yes(sys.stdin.readline())
+    _tell(f"{clean(question)} [y/N] ")
+    return sys.stdin is not None and means_yes(sys.stdin.readline())
 
 
 def means_yes(line: str) -> bool:
@@ -107,12 +177,9 @@ def means_yes(line: str) -> bool:
 
 def failure(chosen: Options, code: str, message: str) -> None:
     """Tell of a failure: a sentence on standard error, and a document where JSON is wanted."""
-    try:
-        if chosen.json:
-            document({"code": code, "message": message})
-        note(message)
-    except (OSError, ReaderGoneError):
-        discard_stdout()
+    if chosen.json:
+        offer(_json_text({"code": code, "message": message}))
+    note(message)
 
 
 def styled(text: str, *styles: str) -> str:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
-from interlock.bus.errors import ConfigError, NotFoundError
-from interlock.supervisor.cli.exits import DONE, FAILED
+from interlock.bus.errors import ConfigError, InterlockError, NotFoundError
+from interlock.supervisor.cli.exits import DONE
 from interlock.supervisor.cli.output import agreed, clean, document, note, options, write
 from interlock.supervisor.config.read import parse
 from interlock.supervisor.config.text import BadFileError, read_bytes
-from interlock.supervisor.config.trust import digest, effects, read_trust, trust_key, write_trust
+from interlock.supervisor.config.trust import changing_trust, digest, effects, read_trust, trust_key
 from interlock.supervisor.config.workspace import find_workspace, workspace_files
 
 
@@ -30,22 +30,27 @@ def trust(path: Path | None, listing: bool, revoke: bool, yes: bool, as_json: bo
     if revoke:
         return _revoke(record, path or Path.cwd(), as_json)
     contents = _contents(_files(path))
-    if not as_json:
-        for file, data in contents.items():
-            write(clean(f"{file} would"))
-            for name, effect in effects(parse(file, data)[0].tables) or [("", "do nothing")]:
-                write(clean(f"  {name}: {effect}" if name else f"  {effect}"))
+    show = note if as_json else _write_clean
+    for file, data in contents.items() if not (as_json and yes) else ():
+        show(f"{file} would")
+        for name, effect in effects(parse(file, data)[0].tables) or [("", "do nothing")]:
+            show(f"  {name}: {effect}" if name else f"  {effect}")
     if not yes and not agreed("Let them?"):
-        note("Nothing was changed; the files stay without effect.")
-        return FAILED
-    trusted = _known(record)
-    trusted |= {trust_key(file): digest(data) for file, data in contents.items()}
-    write_trust(record, trusted)
+        raise InterlockError(
+            "Nothing was changed, for nobody said yes; answer y, or give --yes.",
+            code="not_confirmed",
+        )
+    with changing_trust(record) as trusted:
+        trusted |= {trust_key(file): digest(data) for file, data in contents.items()}
     if as_json:
         document({"trusted": [str(file) for file in contents]})
     else:
         write(clean(f"Trusted as they are now: {', '.join(map(str, contents))}."))
     return DONE
+
+
+def _write_clean(text: str) -> None:
+    write(clean(text))
 
 
 def _files(path: Path | None) -> list[Path]:
@@ -107,14 +112,13 @@ def _list(record: Path, as_json: bool) -> int:
 
 
 def _revoke(record: Path, path: Path, as_json: bool) -> int:
-    trusted = _known(record)
-    key = trust_key(path.absolute())
-    gone = [
-        name for name in trusted if name == key or os.path.dirname(name) == os.path.realpath(path)
-    ]
-    if not gone:
-        raise NotFoundError(f"{path} is not trusted; `interlock trust --list` shows what is.")
-    write_trust(record, {name: value for name, value in trusted.items() if name not in gone})
+    key, folder = trust_key(path.absolute()), os.path.realpath(path)
+    with changing_trust(record) as trusted:
+        gone = [name for name in trusted if name == key or os.path.dirname(name) == folder]
+        if not gone:
+            raise NotFoundError(f"{path} is not trusted; `interlock trust --list` shows what is.")
+        for name in gone:
+            del trusted[name]
     if as_json:
         document({"revoked": gone})
     else:

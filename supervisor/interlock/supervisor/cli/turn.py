@@ -11,7 +11,10 @@ import msgspec
 
 from interlock.bus.client import Client
 from interlock.bus.errors import ConnectionLostError
+from interlock.bus.given import encode_text
+from interlock.bus.limits import MAX_TEXT
 from interlock.supervisor.cli.exits import DONE, FAILED, TIMED_OUT
+from interlock.supervisor.cli.given import Count, Seconds, standard_input
 from interlock.supervisor.cli.output import clean, document, note, one_line, write
 from interlock.supervisor.cli.session import client
 
@@ -26,7 +29,7 @@ _ARGUMENTS: Final = 200
 @click.option("--session", default="", metavar="S", help="Conversation that the turn belongs to.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.option("--detach", is_flag=True, help="Print the turn's id and leave it running.")
-@click.option("--deadline", type=click.FloatRange(0, min_open=True), metavar="SEC", help="Seconds.")
+@click.option("--deadline", type=Seconds(), metavar="SEC", help="Seconds.")
 @click.option("--unattended", is_flag=True, help="Nobody is there to approve anything.")
 @click.option("--id", "turn_id", metavar="ID", help="32 hex digits; the same id is the same turn.")
 def turn(
@@ -39,11 +42,15 @@ def turn(
     unattended: bool,
     turn_id: str | None,
 ) -> int:
-    """Send a turn to an agent and stream its answer. TEXT `-` reads standard input."""
+    """Send a turn to an agent and stream its answer. TEXT has at most 1 MiB.
+
+    TEXT `-` reads standard input.
+    """
     if turn_id is not None and not _is_turn_id(turn_id):
         raise click.UsageError(f"{turn_id} is no turn id; it has 32 hex digits.")
     if text == "-":
-        text = _standard_input()
+        text = standard_input(MAX_TEXT)
+    encode_text(text)  # What cannot be sent is wrong whether a supervisor runs or not.
     with client() as bus:
         started = bus.start_turn(
             text,
@@ -64,7 +71,7 @@ def turn(
 
 @click.command
 @click.argument("turn_id", metavar="ID")
-@click.option("--offset", type=click.IntRange(0), default=0, help="Line to begin with, from 0.")
+@click.option("--offset", type=Count(), default=0, help="Line to begin with, from 0.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def turn_watch(turn_id: str, offset: int, as_json: bool) -> int:
     """Watch a turn from its start or an offset to its end; Ctrl-C leaves it running."""
@@ -158,11 +165,3 @@ class _Show:
 
 def _is_turn_id(text: str) -> bool:
     return len(text) == 32 and all(digit in "0123456789abcdef" for digit in text)
-
-
-def _standard_input() -> str:
-    data = sys.stdin.buffer.read()
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        raise click.UsageError("What stands on standard input is not UTF-8 text.") from None

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from interlock.supervisor.cli.given import Count
 from interlock.supervisor.cli.output import clean, document, one_line, span, table, write
 from interlock.supervisor.cli.session import client
 
@@ -17,7 +18,7 @@ _TEXT = 60
 
 @click.command
 @_JSON
-@click.option("-n", "--limit", type=click.IntRange(1), default=50, help="How many, newest first.")
+@click.option("-n", "--limit", type=Count(1), default=50, help="How many, newest first.")
 def turns(as_json: bool, limit: int) -> None:
     """List the turns of the journal, newest first."""
     with client() as bus:

@@ -22,7 +22,7 @@ from interlock.bus.errors import (
     SpawnError,
 )
 from interlock.supervisor.cli.exits import DONE
-from interlock.supervisor.cli.output import clean, document, options, write
+from interlock.supervisor.cli.output import clean, document, note, options, write
 from interlock.supervisor.cli.teller import Teller
 
 if TYPE_CHECKING:
@@ -59,7 +59,12 @@ def up(detach: bool, config: Path | None, as_json: bool) -> int:
             teller.say(f"The supervisor (pid {os.getpid()}) runs on {home.path}; Ctrl-C stops it.")
 
         return run_supervisor(
-            home.path, config=config, workspace=Path.cwd(), on_ready=ready, on_event=progress.event
+            home.path,
+            config=config,
+            workspace=Path.cwd(),
+            on_ready=ready,
+            on_event=progress.event,
+            on_failure=note,
         )
 
 
@@ -113,23 +118,31 @@ def _detach(home: Home, config: Path | None, as_json: bool) -> int:
     if config is not None:
         command += ["--config", str(config)]
     said = home.logs / "up.log"
-    with open(said, "wb") as output:
-        child = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            cwd=home.path,
-            start_new_session=True,
-        )
-    try:
-        status = _answer(home, child)
-    except BaseException:
-        if child.poll() is None:
-            child.send_signal(signal.SIGTERM)
-        raise
-    if status is None:
-        raise SpawnError(_last_words(said, child), code="start_failed")
+    hear, tell = os.pipe()
+    output = _log(said)
+    with open(hear, "rb") as reasons:
+        try:
+            child = subprocess.Popen(
+                [*command, "--tell", str(tell)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=home.path,
+                start_new_session=True,
+                pass_fds=(tell,),
+            )
+        finally:
+            os.close(tell)
+            os.close(output)
+        try:
+            status = _answer(home, child)
+        except BaseException:
+            if child.poll() is None:
+                child.send_signal(signal.SIGTERM)
+            raise
+        if status is None:
+            reason = reasons.read().decode(errors="replace").strip()
+            raise SpawnError(reason or _last_words(said, child), code="start_failed")
     child.returncode = 0  # It is no longer ours to wait for.
     workers, attention = status["workers"], status["needs_attention"]
     if as_json:
@@ -159,6 +172,15 @@ def _answer(home: Home, child: subprocess.Popen[bytes]) -> dict[str, Any] | None
         f"see {home.logs / 'supervisor.log'}.",
         code="start_failed",
     )
+
+
+def _log(path: Path) -> int:
+    """Return a descriptor for what the supervisor writes past its own log, lost on a full disk."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o600)
+    except OSError:
+        return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 
 
 def _last_words(said: Path, child: subprocess.Popen[bytes]) -> str:

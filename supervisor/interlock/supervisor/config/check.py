@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
+from functools import cache
 from typing import Any, Final, Protocol, TypeGuard
 
 import msgspec
@@ -43,9 +44,7 @@ class Checker:
         if not isinstance(table, dict):
             self._wrong(path, "a table", table)
             return {}
-        info = inspect.type_info(type_)
-        assert isinstance(info, inspect.StructType)
-        fields = {field.encode_name: field.type for field in info.fields}
+        fields = _fields_of(type_)
         good: dict[str, Any] = {}
         for key, value in table.items():
             where = (*path, key)
@@ -100,6 +99,14 @@ class Checker:
                 if field.required and field.encode_name not in table:
                     self.error("missing_key", path, f"{field.encode_name} is missing")
         return good
+
+
+@cache
+def _fields_of(type_: type[msgspec.Struct]) -> dict[str, inspect.Type]:
+    """Return the keys of a struct with their types; finding out takes milliseconds."""
+    info = inspect.type_info(type_)
+    assert isinstance(info, inspect.StructType)
+    return {field.encode_name: field.type for field in info.fields}
 
 
 def unknown_message(key: str, known: Iterable[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -64,10 +64,17 @@ def _drop_shadowed(merged: Merged, layer: LayerFile, servers: dict[str, Any]) ->
         if below is None or below.layer != "mcp.json" or layer.layer == "mcp.json":
             continue
         if isinstance(entry, dict) and not {"command", "url"}.isdisjoint(entry):
-            del present[name]
-            for path in [path for path in merged.places if path[:2] == ("mcp_servers", name)]:
-                del merged.places[path]
+            for path in _paths(present.pop(name), ("mcp_servers", name)):
+                merged.places.pop(path, None)
             merged.shadowed.append(("mcp_servers", name))
+
+
+def _paths(value: Any, path: Path) -> Iterator[Path]:
+    """Yield the path of a value and of everything in it."""
+    yield path
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _paths(inner, (*path, key))
 
 
 def _lay(

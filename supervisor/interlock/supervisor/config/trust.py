@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shlex
-import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from interlock.bus.errors import ConfigError, UsageError
 from interlock.supervisor.config.check import texts
 from interlock.supervisor.config.model import KINDS, worker_name
 from interlock.supervisor.config.text import BadFileError, decode, read_bytes
+from interlock.supervisor.locking import changing, replace
 
 _REFERENCE = re.compile(r"\$\{(keyring:[^}$]+|[A-Za-z_][A-Za-z0-9_]*+(?=\}|:-))")
 """Without the end of the default: looking for one that is missing takes quadratic time."""
@@ -53,6 +54,22 @@ def read_trust(record: Path) -> dict[str, str]:
         raise BadFileError("trust_file", message) from error
 
 
+@contextlib.contextmanager
+def changing_trust(record: Path) -> Iterator[dict[str, str]]:
+    """Change the record in a block that no other process is in; it is written at the block's end.
+
+    A damaged record counts as empty, as it does for the supervisor. Raises ConfigError if it
+    cannot be written.
+    """
+    with changing(record):
+        try:
+            trusted = read_trust(record)
+        except BadFileError:
+            trusted = {}
+        yield trusted
+        write_trust(record, trusted)
+
+
 def write_trust(record: Path, trusted: Mapping[str, str]) -> None:
     """Replace the record at once. Raises ConfigError if it cannot be written."""
     now = time.time()
@@ -60,11 +77,7 @@ def write_trust(record: Path, trusted: Mapping[str, str]) -> None:
     text = json.dumps({"version": 1, "files": files}, indent=2) + "\n"
     try:
         record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", dir=record.parent, prefix=".trust-", encoding="utf-8", delete=False
-        ) as file:
-            file.write(text)
-        os.replace(file.name, record)
+        replace(record, text.encode())
     except OSError as error:
         raise ConfigError(f"{record} cannot be written: {error.strerror}.") from error
 

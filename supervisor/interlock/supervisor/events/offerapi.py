@@ -8,7 +8,8 @@ from typing import Any, Final
 import msgspec
 
 from interlock.bus.codec import decode_as
-from interlock.bus.errors import NotFoundError, UsageError
+from interlock.bus.errors import MalformedError, NotFoundError, UsageError
+from interlock.bus.limits import MAX_TEXT
 from interlock.bus.messages import ToolsGet, WhyGet
 from interlock.bus.names import WorkerName, workers_meant
 from interlock.bus.settings import AgentSettings, PolicySettings
@@ -27,8 +28,6 @@ from interlock.supervisor.events.turnoffers import DIRECT
 from interlock.supervisor.events.turns import TurnService
 from interlock.supervisor.policy.decision import standing
 
-MAX_TEXT: Final = 1 << 20
-"""Bytes of a request, as JSON."""
 TOKEN: Final = 4
 """Bytes of a schema that are taken for one token."""
 
@@ -68,7 +67,7 @@ class OfferApi:
     async def why(self, identity: bytes, message: WhyGet, body: bytes | None) -> bytes:
         """What a turn sent now would be offered of each source, and what counted for it."""
         turns = self._turns
-        text = decode_as(body or b"null", str, MAX_TEXT)
+        text = text_of(body)
         if not text.strip():
             raise UsageError("Say for which request: a text that is not empty.")
         name, settings = self._agent(message.agent, needed=True)
@@ -108,6 +107,13 @@ class OfferApi:
 
     def _tokens(self, rows: Iterable[CatalogRow]) -> int:
         return self._turns.schemas.size(row.digest for row in rows) // TOKEN
+
+
+def text_of(body: bytes | None) -> str:
+    """The text that the body of a request is. Raises MalformedError, with code too_large too."""
+    if len(body or b"") > MAX_TEXT:
+        raise MalformedError(f"A text has at most {MAX_TEXT} bytes as JSON.", code="too_large")
+    return decode_as(body or b"null", str)
 
 
 def find_agent(workers: Workers, name: str) -> tuple[str, AgentSettings]:

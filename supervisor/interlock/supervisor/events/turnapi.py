@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import msgspec
 
-from interlock.bus.codec import decode_as
 from interlock.bus.errors import (
     InterlockError,
     JournalError,
@@ -37,15 +36,13 @@ from interlock.supervisor.catalog.offer import PERSON
 from interlock.supervisor.catalog.resolve import Refusal, resolve, unavailable
 from interlock.supervisor.catalog.rows import CatalogRow
 from interlock.supervisor.events.journalrows import CallRow, TurnRow
-from interlock.supervisor.events.offerapi import find_agent
+from interlock.supervisor.events.offerapi import find_agent, text_of
 from interlock.supervisor.events.turns import NewTurn, TurnService
 from interlock.supervisor.events.unreported import Unreported, unreported
 from interlock.supervisor.policy.decision import per_call
 from interlock.supervisor.policy.desk import decided
 from interlock.supervisor.policy.permits import Permit, Refused, Wish
 
-MAX_TEXT: Final = 1 << 20
-"""Bytes of a turn's text, as JSON."""
 MAX_SESSION: Final = 200
 """Characters of a session's name."""
 MAX_DEADLINE: Final = 7 * 86_400.0
@@ -82,7 +79,7 @@ class TurnApi:
     def _new(self, message: TurnStart, body: bytes | None) -> NewTurn:
         workers = self._turns.workers
         agent, settings = find_agent(workers, message.agent or workers.default_agent())
-        text = decode_as(body or b"null", str, MAX_TEXT)
+        text = text_of(body)
         if not text.strip():
             raise UsageError("A turn needs a text.")
         if len(message.session) > MAX_SESSION:

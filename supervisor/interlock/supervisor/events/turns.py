@@ -45,6 +45,7 @@ from interlock.bus.messages import (
 from interlock.bus.messages import Schemas as SchemasMessage
 from interlock.bus.names import WorkerName
 from interlock.bus.settings import Timing
+from interlock.bus.wording import spoken
 from interlock.supervisor.catalog.gating import Gating
 from interlock.supervisor.catalog.offer import PERSON, forbidden
 from interlock.supervisor.catalog.rows import Catalog, Delta, SourceSettings
@@ -432,7 +433,7 @@ class TurnService:
         self._apply(live, turnstate.AgentUnusable(message))
 
     def _agent_late(self, live: _Live) -> None:
-        message = f"{live.worker} did not become ready in {self._times.agent_wait:g} s. "
+        message = f"{live.worker} did not become ready within {spoken(self._times.agent_wait)} s. "
         message += f"See `interlock logs {live.worker}`."
         self._apply(live, turnstate.AgentUnusable(message))
 

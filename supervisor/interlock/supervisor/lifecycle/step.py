@@ -36,6 +36,7 @@ from interlock.bus.events import (
     WorkerInitializing,
     WorkerReady,
 )
+from interlock.bus.wording import spoken
 from interlock.supervisor.lifecycle import inputs
 from interlock.supervisor.lifecycle.commands import (
     CancelTimer,
@@ -252,12 +253,12 @@ def _timer(worker: Worker, event: inputs.TimerFired) -> list[Command]:
     match event.timer:
         case Timer.HELLO:
             worker.failure = Failure(
-                "hello_timeout", f"said no hello within {worker.timing.hello:g} s"
+                "hello_timeout", f"said no hello within {spoken(worker.timing.hello)} s"
             )
             return end(worker, event.now, worker.failure.reason, After.FAIL, kill=True)
         case Timer.INIT:
             worker.failure = Failure(
-                "init_timeout", f"was not ready within {worker.init_budget:g} s"
+                "init_timeout", f"was not ready within {spoken(worker.init_budget)} s"
             )
             return end(worker, event.now, worker.failure.reason, After.FAIL)
         case Timer.DRAIN:

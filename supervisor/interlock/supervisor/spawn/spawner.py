@@ -25,6 +25,7 @@ from typing import Final, NoReturn
 import setproctitle
 
 from interlock.bus import procfs
+from interlock.bus.codec import build_decoders
 from interlock.bus.errors import SpawnError
 from interlock.supervisor.spawn import child, image
 
@@ -55,7 +56,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _serve_both(base: socket.socket, mcp: socket.socket, warm: str) -> None:
-    problem = _attempt("base", lambda: [importlib.import_module(one) for one in _BASE])
+    problem = _attempt("base", _import_base)
     os.chdir("/")
     _settle()
     hear, tell = os.pipe()
@@ -96,6 +97,12 @@ def _attempt(name: str, work: Callable[[], object]) -> str:
         kind = type(error).__name__
         return f"The {name} image is not warm ({kind}: {error}); workers start slower."
     return ""
+
+
+def _import_base() -> None:
+    for one in _BASE:
+        importlib.import_module(one)
+    build_decoders()
 
 
 def _warm(entry: str) -> None:

@@ -13,6 +13,7 @@ from interlock.bus.errors import TicketError
 from interlock.bus.messages import OfferUpdate, TurnDispatch
 from interlock.bus.records import OfferRow, Target, Tier
 from interlock.bus.tickets import peek
+from interlock.bus.wording import spoken
 from interlock.workers.agent import driver as drive
 from interlock.workers.agent.cut import (
     arguments_problem,
@@ -92,7 +93,7 @@ class TurnRun:
             else:
                 end = events.TurnFailed(
                     code="deadline",
-                    message=f"The turn did not end within its {seconds:g} s; give it a longer "
+                    message=f"The turn did not end within {spoken(seconds)} s; give it a longer "
                     "--deadline.",
                 )
         self._sink.put(end)

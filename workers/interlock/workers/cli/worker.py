@@ -17,6 +17,7 @@ from interlock.bus.channel import IncomingCall
 from interlock.bus.messages import Capabilities, ControlDown, Ready
 from interlock.bus.records import CapabilityReport
 from interlock.bus.settings import CliConfigure
+from interlock.bus.wording import spoken
 from interlock.workers.cli.arguments import ArgumentError, input_schema, words
 from interlock.workers.cli.own import runs_interlock
 from interlock.workers.cli.run import ProgramRun
@@ -219,7 +220,7 @@ class CliKind:
             self._runs.discard(run)
             await asyncio.shield(asyncio.ensure_future(run.end(self._runs)))
         if not in_time:
-            text = f"{call.name} did not end within {limit:.3g} s and was killed."
+            text = f"{call.name} did not end within {spoken(limit)} s and was killed."
             call.fail("timeout", text, may_have_run=True)
             return "timeout", 0
         status = run.status.result()

@@ -30,6 +30,7 @@ import msgspec
 
 from interlock.bus.channel import IncomingCall
 from interlock.bus.errors import OverloadedError
+from interlock.bus.wording import spoken
 from interlock.workers import cuts
 from interlock.workers.kind import Gauges
 from interlock.workers.mcp import results
@@ -368,7 +369,7 @@ class Calls:
             self._look_at(earliest)
 
     def _time_out(self, run: _Run, now: float) -> None:
-        waited = f"{now - run.started:.3g} s"
+        waited = f"{spoken(now - run.started)} s"
         if not run.sent:
             self._queue.remove(run)
             text = f"The call waited {waited} for a free place at {self._server}."

@@ -7,6 +7,7 @@ of it was advertised.
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -14,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from interlock.bus.errors import OverloadedError
+from interlock.bus.wording import spoken
 from interlock.workers.failure import WorkerError
 from interlock.workers.logs import WorkerLog
 from interlock.workers.mcp import extras, tools
@@ -51,9 +53,12 @@ class Hooks(NamedTuple):
 class McpSession:
     """Owner of one server. Create, `open`, use `transport`, `close`; each once."""
 
-    def __init__(self, command: Command, hooks: Hooks, log: WorkerLog, version: str) -> None:
+    def __init__(
+        self, worker: str, command: Command, hooks: Hooks, log: WorkerLog, version: str
+    ) -> None:
         self.server = ""
         """Name and version that the server gave, after `open`."""
+        self._worker = worker
         self._has_tools = False
         self._listings: tuple[extras.Listing, ...] = ()
         self._command, self._hooks, self._log, self._version = command, hooks, log, version
@@ -120,7 +125,8 @@ class McpSession:
             )
         how = describe_exit(self.process.exited.result())
         reason = f"the server {how}" + (f"; its last words: {words}" if words else "")
-        return WorkerError("server_exited", reason, fix="Look at its log: `interlock logs NAME`.")
+        fix = f"Look at its log: `interlock logs {shlex.quote(self._worker)}`."
+        return WorkerError("server_exited", reason, fix=fix)
 
     def last_words(self) -> str:
         """Return the last line of the server's standard error."""
@@ -140,7 +146,7 @@ class McpSession:
                 )
         except TimeoutError:
             problem = WorkerError(
-                "init_timeout", f"the server did not list its tools within {seconds:g} s"
+                "init_timeout", f"the server did not list its tools within {spoken(seconds)} s"
             )
         except WorkerError as error:
             problem = error
@@ -171,7 +177,7 @@ class McpSession:
                 why = (
                     error.reason
                     if isinstance(error, WorkerError)
-                    else f"no answer in {seconds:g} s"
+                    else f"no answer in {spoken(seconds)} s"
                 )
                 self._log.line("WARNING", f"{listing.method}: {why}.")
         return extras.read_extras(found)

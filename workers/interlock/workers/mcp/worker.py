@@ -16,6 +16,7 @@ import msgspec
 from interlock.bus.errors import InterlockError, OverloadedError
 from interlock.bus.messages import Capabilities, ControlDown, Ready, StateReport
 from interlock.bus.settings import McpConfigure
+from interlock.bus.wording import spoken
 from interlock.workers.failure import WorkerError
 from interlock.workers.kept import prune
 from interlock.workers.kind import Gauges, Host
@@ -151,7 +152,7 @@ class McpKind:
         tail = f"; its last words: {words}" if words else ""
         return WorkerError(
             "init_timeout",
-            f"the server did not answer within {limit:g} s (initialize and tool list){tail}",
+            f"the server did not answer within {spoken(limit)} s (initialize and tool list){tail}",
             fix="Try its command in a terminal, or set a longer `init_timeout`.",
         )
 
@@ -165,7 +166,7 @@ class McpKind:
             on_lost=lambda: host.background(self._lost(), "last words"),
             watch_child=host.watch_child,
         )
-        self._session = McpSession(command, hooks, host.log, own_version())
+        self._session = McpSession(host.boot.name, command, hooks, host.log, own_version())
         await self._session.open()
         return self._session
 

@@ -1,0 +1,95 @@
+"""Where the process of a command begins and ends: at no moment does Ctrl-C show a traceback.
+
+Until the command itself runs there is nothing to clean up, and an import that is interrupted can
+end in any error; so Ctrl-C ends the process at once. Only `signal` is imported before that holds.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import FrameType, TracebackType
+    from typing import NoReturn
+
+INTERRUPTED = 130
+"""Exit code of a command that Ctrl-C ended: 128 and the number of the signal, as in a shell."""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run one command and end the process with its exit code; nothing else runs in it after."""
+    code = INTERRUPTED
+    try:
+        sys.unraisablehook, sys.excepthook = _on_ignored, _on_uncaught
+        gc.disable()  # Imports make next to no garbage; looking for it costs a tenth.
+        import signal
+
+        signal.signal(signal.SIGINT, leave)
+        from interlock.supervisor.cli.app import run
+
+        code = run(list(sys.argv[1:] if arguments is None else arguments))
+    except (KeyboardInterrupt, RuntimeError) as error:
+        # Python turns an interrupt while a class is made into a RuntimeError.
+        if not by_interrupt(error):
+            raise
+    _end(code)
+
+
+def leave(_number: int = 0, _frame: FrameType | None = None) -> None:
+    """End the process at once: the handler of a Ctrl-C that nobody has to be told of."""
+    os._exit(INTERRUPTED)
+
+
+def interruptible() -> None:
+    """Have Ctrl-C raise KeyboardInterrupt from now on, so that a command can clean up."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.enable()
+
+
+def uninterruptible() -> None:
+    """Have Ctrl-C end the process at once again."""
+    import signal
+
+    signal.signal(signal.SIGINT, leave)
+
+
+def by_interrupt(error: BaseException | None) -> bool:
+    """Tell whether an error is a Ctrl-C, or what some library made of one."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__
+    return False
+
+
+def _on_ignored(unraisable: sys.UnraisableHookArgs) -> None:
+    """Do not lose an interrupt that came where Python only prints errors."""
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        os._exit(INTERRUPTED)
+    sys.__unraisablehook__(unraisable)
+
+
+def _on_uncaught(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """Show what nobody caught, which is never an interrupt."""
+    if issubclass(kind, KeyboardInterrupt):
+        os._exit(INTERRUPTED)
+    sys.__excepthook__(kind, error, trace)
+
+
+def _end(code: int) -> NoReturn:
+    """Write what is left and end, without the time that Python takes to clear its memory."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            pass  # Nobody reads any more.
+    os._exit(code)

@@ -1,0 +1,101 @@
+"""Commands that change the home: two at once, on a full disk, without an answer, with odd paths."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+
+from interlock.bus.errors import ConfigError
+from interlock.supervisor.config.trust import changing_trust, read_trust
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path)
+
+
+def test_trust_of_many_at_once_loses_none(tmp_path: Path) -> None:
+    """Promise: what a person trusted is trusted, whatever another command records meanwhile."""
+    record = tmp_path / "home" / "trust.json"
+    together = threading.Barrier(8)
+
+    def add(name: str) -> None:
+        together.wait()
+        for n in range(5):
+            with changing_trust(record) as trusted:
+                trusted[f"{name}{n}"] = "0"
+
+    threads = [threading.Thread(target=add, args=(name,)) for name in "abcdefgh"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(read_trust(record)) == 40
+    assert {file.name for file in record.parent.iterdir()} == {"trust.json", ".trust.json.lock"}
+
+
+def test_a_change_that_fails_changes_nothing(tmp_path: Path) -> None:
+    record = tmp_path / "trust.json"
+    with changing_trust(record) as trusted:
+        trusted["a"] = "0"
+    with pytest.raises(ZeroDivisionError), changing_trust(record) as trusted:
+        trusted["b"] = str(1 / 0)
+    record.unlink()
+    record.mkdir()
+    with pytest.raises(ConfigError, match="cannot be written"), changing_trust(record) as trusted:
+        trusted["b"] = "0"
+    assert {file.name for file in tmp_path.iterdir()} == {"trust.json", ".trust.json.lock"}
+
+
+def test_trust_without_an_answer_says_so(cli: CommandLine) -> None:
+    """Standard input at its end is no yes; with --json that is a document, too."""
+    (cli.folder / "interlock.toml").write_text('[mcp_servers.x]\ncommand = "x"\n')
+    out, err = cli.both("trust", "--json", code=1)
+    assert '"code":"not_confirmed"' in out and out.count("\n") == 1
+    assert "mcp:x: start x" in err, "nobody can say yes to what is not shown"
+    done = cli.shell("interlock trust <&-")
+    assert done.returncode == 1 and "nobody said yes" in done.stderr
+    assert cli.json("trust", "--list") == {"trusted": []}
+    assert len(cli.json("trust", "--yes")["trusted"]) == 1
+
+
+def test_up_in_the_background_tells_its_reason_on_a_full_disk(cli: CommandLine) -> None:
+    """Promise: the reason reaches the user although no file takes a byte, and nothing is left."""
+
+    def full() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+
+    with cli.popen("up", "--detach", preexec_fn=full) as process:
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (1, ""), err
+    assert err.count("\n") == 1 and str(cli.home) in err, err
+    assert "File too large" in err and "ended at once" not in err
+    assert (cli.home / "logs" / "up.log").read_bytes() == b""
+    cli.run("status", code=3)
+
+
+def test_a_home_and_folders_with_bytes_that_are_no_text(cli: CommandLine) -> None:
+    odd = os.fsencode(cli.folder) + b"/\xff"
+    for arguments in (["status"], ["up", "--detach"], ["trust", "--list"], ["down"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "interlock.supervisor.cli", *arguments, "--home", odd],
+            cwd=cli.folder,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (2, b""), done
+        assert b"is not UTF-8" in done.stderr and done.stderr.count(b"\n") == 1
+    os.mkdir(odd)
+    Path(os.fsdecode(odd), "interlock.toml").write_text("x = 1\n")
+    done_ = cli.shell("cd $'\\xff'; interlock validate --json; interlock validate")
+    assert done_.returncode == 0, done_
+    assert "mistake" not in done_.stdout + done_.stderr
+    assert "udcff" in done_.stdout

@@ -1,0 +1,50 @@
+"""What a large configuration costs: the same for each entry, however many there are."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import FrameType
+
+from interlock.supervisor.config.read import check_file, load
+
+
+def calls_of(path: Path) -> int:
+    """Count the calls of Python functions that a check of a file makes."""
+    count = 0
+
+    def on_event(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(on_event)
+    try:
+        settings, problems = check_file(path)
+    finally:
+        sys.setprofile(before)
+    assert settings.mcp_servers and not problems
+    return count
+
+
+def test_an_entry_costs_little(tmp_path: Path) -> None:
+    """The types of the settings are looked at once, not for each server."""
+    path = tmp_path / "interlock.toml"
+    counts = []
+    for servers in (100, 200):
+        path.write_text("".join(f'[mcp_servers.s{n}]\ncommand = "x"\n' for n in range(servers)))
+        counts.append(calls_of(path))
+    assert counts[1] - counts[0] < 100 * 400
+
+
+def test_thousands_of_replaced_entries_are_read_in_a_moment(tmp_path: Path) -> None:
+    """A search of all keys for each entry would take longer than a test may."""
+    shared = {f"s{n}": {"command": "x", "args": ["a"]} for n in range(12_000)}
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": shared}))
+    own = "".join(f'[mcp_servers.s{n}]\ncommand = "y"\n' for n in range(12_000))
+    (tmp_path / "interlock.toml").write_text(own)
+    environ = {"HOME": str(tmp_path)}
+    loaded = load(tmp_path / "home", tmp_path, None, environ, trust_all=True)
+    assert {entry.settings.command for entry in loaded.settings.mcp_servers.values()} == {"y"}
+    assert {problem.code for problem in loaded.problems} == {"shadowed"}
