@@ -40,7 +40,7 @@ def test_an_app_cannot_answer_what_it_or_anybody_asked(tmp_path: Path) -> None:
             address = f"ipc://{tmp_path}/api"
             keys: Any = {PERSON: "person", APP: "app"}
             api = Api(ctx, address, keys, lambda *_: None, lambda _: None)
-            links = Links(api, made.turns, made.api, made.tickets)
+            links = Links(api, made.turns, made.api, made.tickets, lambda _: None)
             approvals = ApprovalApi(made.turns.approvals, made.journal, api.role)
             handlers: Any = {m.Resolve: links.resolve} | approvals.table()
             api.serve(handlers, frozenset({m.Resolve}))
