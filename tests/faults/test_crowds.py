@@ -41,12 +41,14 @@ def test_a_supervisor_survives_any_number_of_connections(
         Crowd(path, count, introduced=kind if introduced else "") as crowd,
     ):
         crowd.wait_asked()
-        interlock.wait_event("attention.changed", "supervisor", place, code="open_files")
+        if introduced:  # the silent are sent away after 5 s, on a slow machine before all are in
+            interlock.wait_event("attention.changed", "supervisor", place, code="open_files")
+            (row,) = (row for row in interlock.attention() if row["code"] == "open_files")
+            assert str(LIMIT) in row["message"] and "ulimit" in row["fix"]
         assert interlock.descriptors() <= LIMIT - 32
-        (row,) = (row for row in interlock.attention() if row["code"] == "open_files")
-        assert str(LIMIT) in row["message"] and "ulimit" in row["fix"]
         busy.wait(2)
-    interlock.wait_event("attention.changed", after=place, code="open_files", clear=True)
+    if introduced:
+        interlock.wait_event("attention.changed", after=place, code="open_files", clear=True)
     assert run(interlock.home.path, "status")[0] == 0
     until(lambda: interlock.descriptors() <= before, what="an end of all connections")
 
