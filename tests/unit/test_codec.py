@@ -186,6 +186,11 @@ def test_bodies_are_checked_for_size_depth_and_syntax() -> None:
     assert codec.check_json(b'{"a":[1,"x"]}') == {"a": [1, "x"]}
     assert codec.check_json(b"[" * deepest + b"]" * deepest)
     assert codec.check_json(b"[" + b"[]," * 500 + b"1]")
+    # Many parts beside each other, and a long text: neither counts as depth, nor does it hide any.
+    for part in (b'"x",' * 500, b'"' + b"x[" * 5000 + b'",'):
+        assert codec.check_json(b"[" + part + b"[" * (deepest - 1) + b"]" * deepest)
+        with pytest.raises(MalformedError):
+            codec.check_json(b"[" + part + b"[" * (deepest + 1) + b"]" * (deepest + 2))
     for bad in (b"", b"{", b"\xff", b"NaN", b'{"a":' * 300 + b"1" + b"}" * 300, b"[" * 100_000):
         with pytest.raises(MalformedError):
             codec.check_json(bad)

@@ -42,6 +42,9 @@ _to_json = msgspec.json.Encoder().encode
 _any_msgpack = msgspec.msgpack.Decoder().decode
 _any_json = msgspec.json.Decoder().decode
 
+_FEW_PARTS: Final = 100
+"""Values of a document that are walked through before its brackets are counted."""
+
 _HOSTILE: Final = (msgspec.MsgspecError, RecursionError, UnicodeError, ValueError, OverflowError)
 """All that a msgspec decoder raises for bytes that are not what it expects."""
 
@@ -309,12 +312,11 @@ def _plain(encoding: Encoding, frame: bytes) -> dict[str, Any]:
 
 
 def _check_depth(body: bytes, document: Any) -> None:
-    # Counting brackets is far cheaper than a walk and settles nearly every body.
     if len(body) <= MAX_NESTING:
         return
-    if body.count(b"[") + body.count(b"{") <= MAX_NESTING:
-        return
-    level = [document]
+    # A walk is cheap where there are few parts, however long their texts are. With many parts
+    # counting the brackets is cheaper, and it settles nearly every body.
+    level, parts = [document], 0
     for _ in range(MAX_NESTING + 1):
         inner: list[Any] = []
         for value in level:
@@ -324,7 +326,10 @@ def _check_depth(body: bytes, document: Any) -> None:
                 inner.extend(value)
         if not inner:
             return
-        level = inner
+        if parts <= _FEW_PARTS < parts + len(inner):
+            if body.count(b"[") + body.count(b"{") <= MAX_NESTING:
+                return
+        level, parts = inner, parts + len(inner)
     raise MalformedError(f"A document is nested deeper than {MAX_NESTING} levels.")
 
 
