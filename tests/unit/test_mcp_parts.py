@@ -37,6 +37,18 @@ def test_lines_do_not_depend_on_how_the_bytes_arrive(lines: list[bytes], cuts: l
     assert found == stream[:-1].split(b"\n")
 
 
+@pytest.mark.parametrize("step", [1, 7, 999, 1500, 4000, 20_000])
+def test_long_and_short_lines_come_out_alike(step: int) -> None:
+    lines = [b"a" * size for size in (3000, 0, 5, 1024, 1023, 2500, 1, 4000, 0)]
+    stream = b"\n".join(lines) + b"\n"
+    splitter, found = LineSplitter(3500), []
+    for at in range(0, len(stream), step):
+        found += splitter.feed(stream[at : at + step])
+    assert [len(line) for line in found[:7]] == [len(line) for line in lines[:7]]
+    assert isinstance(found[7], LongLine)
+    assert found[8:] == [b""]
+
+
 @given(st.binary(min_size=11, max_size=40).filter(lambda b: b"\n" not in b), st.integers(1, 9))
 def test_a_line_over_the_limit_is_thrown_away_and_the_next_is_whole(line: bytes, step: int) -> None:
     splitter, found = LineSplitter(10), []
