@@ -47,8 +47,7 @@ def test_a_supervisor_survives_any_number_of_connections(
             assert str(LIMIT) in row["message"] and "ulimit" in row["fix"]
         assert interlock.descriptors() <= LIMIT - 32
         busy.wait(2)
-    if introduced:
-        interlock.wait_event("attention.changed", after=place, code="open_files", clear=True)
+    until(lambda: not interlock.attention(), what="an end of the trouble")
     assert run(interlock.home.path, "status")[0] == 0
     until(lambda: interlock.descriptors() <= before, what="an end of all connections")
 
