@@ -37,7 +37,7 @@ def test_lines_do_not_depend_on_how_the_bytes_arrive(lines: list[bytes], cuts: l
     assert found == stream[:-1].split(b"\n")
 
 
-@pytest.mark.parametrize("step", [1, 7, 999, 1500, 4000, 20_000])
+@pytest.mark.parametrize("step", [1, 7, 999, 1500, 3400])
 def test_long_and_short_lines_come_out_alike(step: int) -> None:
     lines = [b"a" * size for size in (3000, 0, 5, 1024, 1023, 2500, 1, 4000, 0)]
     stream = b"\n".join(lines) + b"\n"
