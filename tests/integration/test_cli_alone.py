@@ -91,6 +91,7 @@ def test_status_loads_nothing_heavy(cli: CommandLine) -> None:
         check=True,
     ).stdout.split()
     heavy = {"mcp", "rich", "asyncio", "tomllib", "yaml", "platformdirs", "psutil", "watchfiles"}
+    heavy |= {"hashlib", "interlock.bus.calling", "interlock.bus.events", "interlock.bus.feeds"}
     assert heavy.isdisjoint(out)
     assert "interlock.bus.client" in out
 
