@@ -138,6 +138,38 @@ def test_trust_shows_asks_lists_and_revokes(cli: CommandLine) -> None:
     assert "does not exist" in cli.both("trust", "nowhere", code=1)[1]
 
 
+def test_trust_shows_all_that_counts_and_nothing_can_hide_it(cli: CommandLine) -> None:
+    """Promise: a person who says yes has seen what the files would do."""
+    (cli.folder / "interlock.toml").write_text(
+        """[mcp_servers.git]
+command = "x"
+args = ["a\\n  mcp:git: do nothing", "\\u202etxt", "\\u2028", "\\u200b"]
+tier = "safe"
+tools.rm.tier = "monitor"
+disabled_tools = []
+[mcp_servers.other]
+args = ["-c", "y"]
+[policy]
+allow = ["*"]
+approval = "never"
+[agents.main]
+deny = []
+"""
+    )
+    shown = [
+        "  mcp:git: start x 'a\\n  mcp:git: do nothing' '\\u202etxt' '\\u2028' '\\u200b', "
+        'tier = "safe", disabled_tools = [], tier of rm = "monitor"',
+        "  mcp:other: change args (args: -c y)",
+        '  policy: set allow = ["*"], approval = "never"',
+        "  agent:main: set deny = []",
+    ]
+    out, _ = cli.both("trust", code=1, stdin="n\n")
+    assert out.splitlines()[1:] == shown
+    # With --json standard output is for the document alone.
+    _, err = cli.both("trust", "--json", code=1, stdin="n\n")
+    assert err.splitlines()[1:5] == shown
+
+
 def test_up_says_why_it_cannot(cli: CommandLine) -> None:
     file = cli.folder / "c.toml"
     file.write_text("a = \n")

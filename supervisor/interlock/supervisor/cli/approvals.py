@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from interlock.supervisor.cli.given import Count
-from interlock.supervisor.cli.output import document, one_line, span, table, write
+from interlock.supervisor.cli.output import document, exact, one_line, span, table, write
 from interlock.supervisor.cli.session import client
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
@@ -72,8 +72,10 @@ def _tell(found: dict[str, Any], words: str, as_json: bool) -> None:
 def _what(row: dict[str, Any]) -> str:
     who = f"agent {row['agent']}, turn {row['turn']}" if row["turn"] else "a direct call"
     why = f" ({row['reason']})" if row["reason"] else ""
-    return one_line(f"{row['capability']}{why}, wanted by {who}")
+    return exact(f"{row['capability']}{why}, wanted by {who}")
 
 
 def _arguments(row: dict[str, Any]) -> str:
-    return one_line(msgspec.json.encode(row["arguments"]).decode())[:_ARGUMENTS]
+    text = exact(msgspec.json.encode(row["arguments"]).decode())
+    more = len(text) - _ARGUMENTS
+    return text if more <= 0 else f"{text[:_ARGUMENTS]}… and {more} characters more (--json)"

@@ -17,7 +17,8 @@ import msgspec
 from interlock.bus.endpoints import Home, default_home
 from interlock.bus.errors import InterlockError
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""Also what starts a line, or changes the direction of the text after it."""
 _CODES: Final = {"red": "31", "green": "32", "yellow": "33", "cyan": "36", "dim": "2", "bold": "1"}
 
 
@@ -104,7 +105,20 @@ def clean(text: object) -> str:
     >>> clean("a\\x1b[31mb")
     'a\\\\x1b[31mb'
     """
-    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", str(text))
+    return _CONTROL.sub(lambda match: _written(match[0]), str(text))
+
+
+def exact(text: object) -> str:
+    """Return text on one line with all that cannot be seen written out: for people who decide.
+
+    >>> exact("rm\u202e x\\ny")
+    'rm\\u202e x\\ny'
+    """
+    return "".join(char if char.isprintable() else _written(char) for char in str(text))
+
+
+def _written(char: str) -> str:
+    return char.encode("unicode_escape").decode()
 
 
 def one_line(text: object) -> str:
@@ -166,7 +180,7 @@ def _tell(text: str) -> None:
 
 def agreed(question: str) -> bool:
     """Ask a person for a yes, on standard error, and read a line of standard input."""
-    _tell(f"{clean(question)} [y/N] ")
+    _tell(f"{exact(question)} [y/N] ")
     return sys.stdin is not None and means_yes(sys.stdin.readline())
 
 

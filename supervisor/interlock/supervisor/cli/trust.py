@@ -9,7 +9,7 @@ import click
 
 from interlock.bus.errors import ConfigError, InterlockError, NotFoundError
 from interlock.supervisor.cli.exits import DONE
-from interlock.supervisor.cli.output import agreed, clean, document, note, options, write
+from interlock.supervisor.cli.output import agreed, document, exact, note, options, write
 from interlock.supervisor.config.read import parse
 from interlock.supervisor.config.text import BadFileError, read_bytes
 from interlock.supervisor.config.trust import changing_trust, digest, effects, read_trust, trust_key
@@ -30,11 +30,12 @@ def trust(path: Path | None, listing: bool, revoke: bool, yes: bool, as_json: bo
     if revoke:
         return _revoke(record, path or Path.cwd(), as_json)
     contents = _contents(_files(path))
-    show = note if as_json else _write_clean
+    show = note if as_json else write
     for file, data in contents.items() if not (as_json and yes) else ():
-        show(f"{file} would")
+        show(exact(f"{file} would"))
         for name, effect in effects(parse(file, data)[0].tables) or [("", "do nothing")]:
-            show(f"  {name}: {effect}" if name else f"  {effect}")
+            # A line for each: nothing in an entry may look like another one, or hide.
+            show(f"  {exact(f'{name}: {effect}' if name else effect)}")
     if not yes and not agreed("Let them?"):
         raise InterlockError(
             "Nothing was changed, for nobody said yes; answer y, or give --yes.",
@@ -45,12 +46,8 @@ def trust(path: Path | None, listing: bool, revoke: bool, yes: bool, as_json: bo
     if as_json:
         document({"trusted": [str(file) for file in contents]})
     else:
-        write(clean(f"Trusted as they are now: {', '.join(map(str, contents))}."))
+        write(exact(f"Trusted as they are now: {', '.join(map(str, contents))}."))
     return DONE
-
-
-def _write_clean(text: str) -> None:
-    write(clean(text))
 
 
 def _files(path: Path | None) -> list[Path]:
@@ -105,7 +102,7 @@ def _list(record: Path, as_json: bool) -> int:
     if as_json:
         document({"trusted": rows})
     for row in [] if as_json else rows:
-        write(clean(f"{row['state']:8} {row['file']}"))
+        write(exact(f"{row['state']:8} {row['file']}"))
     if not rows and not as_json:
         write("No workspace file is trusted.")
     return DONE
@@ -122,5 +119,5 @@ def _revoke(record: Path, path: Path, as_json: bool) -> int:
     if as_json:
         document({"revoked": gone})
     else:
-        write(clean(f"No longer trusted: {', '.join(gone)}."))
+        write(exact(f"No longer trusted: {', '.join(gone)}."))
     return DONE

@@ -10,7 +10,7 @@ import msgspec
 
 from interlock.bus.errors import ConfigError
 from interlock.supervisor.cli.exits import DONE, FAILED
-from interlock.supervisor.cli.output import clean, document, options, write
+from interlock.supervisor.cli.output import clean, document, exact, options, write
 from interlock.supervisor.config import Problem, load
 from interlock.supervisor.config.read import check_file
 from interlock.supervisor.config.workspace import LOCAL_FILE
@@ -34,9 +34,9 @@ def validate(file: Path | None, as_json: bool) -> int:
         document({"ok": not errors, "problems": [msgspec.to_builtins(each) for each in problems]})
         return FAILED if errors else DONE
     for problem in problems:
-        write(clean(f"{problem.severity}: {problem}"))
+        write(exact(f"{problem.severity}: {problem}"))
         if problem.fix:
-            write(clean(f"    do: {problem.fix}"))
+            write(exact(f"    do: {problem.fix}"))
     what = str(file) if file is not None else "The configuration"
     if errors:
         write(clean(f"{what} has {errors} error{'s' * (errors != 1)}."))

@@ -86,6 +86,7 @@ def effects(tables: Mapping[str, Any], *, brief: bool = False) -> list[tuple[str
     """Return what a file would do, one (worker or section, plain words) for each entry.
 
     Of environment variables and headers only the names are shown, and whose values they pass on.
+    What is said about approval and grants is shown as it stands, and so are arguments.
     `brief` leaves out arguments and addresses, which may hold secrets, wherever they stand, and
     folders: for places that others read.
     """
@@ -95,8 +96,18 @@ def effects(tables: Mapping[str, Any], *, brief: bool = False) -> list[tuple[str
             for name, entry in entries.items():
                 found.append((_worker(section, name), _entry_effect(section, entry, brief)))
         elif section in ("supervisor", "policy") and isinstance(entries, dict):
-            found.append((section, f"set {', '.join(entries) or 'nothing'}"))
+            found.append((section, f"set {_values(entries, brief)}"))
     return found
+
+
+def _values(entries: Mapping[str, Any], brief: bool) -> str:
+    if brief:
+        return ", ".join(entries) or "nothing"
+    return ", ".join(f"{key} = {_value(value)}" for key, value in entries.items()) or "nothing"
+
+
+def _value(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _worker(section: str, name: str) -> str:
@@ -110,7 +121,7 @@ def _entry_effect(section: str, entry: Any, brief: bool) -> str:
     if not isinstance(entry, dict):
         return "do nothing, for it has a mistake"
     if section == "agents":
-        return f"set {', '.join(entry) or 'nothing'}"
+        return f"set {_values(entry, brief)}"
     command, url = entry.get("command"), entry.get("url")
     if brief:
         return _in_brief(entry, command, url)
@@ -122,7 +133,19 @@ def _entry_effect(section: str, entry: Any, brief: bool) -> str:
         text = f"connect to {url}"
     else:
         text = f"change {', '.join(entry) or 'nothing'}"
-    return text + _surroundings(entry)
+        text += f" (args: {shlex.join(args)})" if args else ""
+    return text + _surroundings(entry) + _looser(entry)
+
+
+def _looser(entry: Mapping[str, Any]) -> str:
+    """Return what the entry says about how carefully it is called; empty if it says nothing."""
+    keys = ("tier", "disabled_tools", "subcommands")
+    found = [f"{key} = {_value(entry[key])}" for key in keys if key in entry]
+    tools = entry.get("tools")
+    for name, tool in tools.items() if isinstance(tools, dict) else ():
+        if isinstance(tool, dict) and "tier" in tool:
+            found.append(f"tier of {name} = {_value(tool['tier'])}")
+    return f", {', '.join(found)}" if found else ""
 
 
 def _in_brief(entry: Mapping[str, Any], command: Any, url: Any) -> str:
