@@ -7,7 +7,6 @@ from typing import Any
 
 from interlock.bus.client import Client, connect
 from interlock.bus.errors import NotFoundError
-from interlock.bus.names import workers_meant
 from interlock.supervisor.cli.output import options
 
 
@@ -21,6 +20,8 @@ def full_name(typed: str, names: Iterable[str]) -> str:
 
     Raises NotFoundError that names what there is.
     """
+    from interlock.bus.names import workers_meant
+
     known = list(names)
     found = workers_meant(typed, known)
     if len(found) == 1:
