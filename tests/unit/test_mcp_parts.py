@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interlock.bus.codec import encode
+from interlock.bus.messages import MAX_HEADER, Capabilities
 from interlock.workers import cuts
 from interlock.workers.mcp import results
 from interlock.workers.mcp.circuit import Circuit, CircuitState
+from interlock.workers.mcp.extras import Listing, read_extras
 from interlock.workers.mcp.frames import (
     call_line,
     find_own_id,
@@ -230,7 +233,7 @@ def test_errors_are_seen_without_reading_results(body: bytes, failed: bool) -> N
 @given(st.text(max_size=3000), st.integers(0, 3000))
 def test_a_cut_text_is_a_beginning_within_the_limit(text: str, room: int) -> None:
     text = text.encode(errors="replace").decode()
-    items = cuts.shorten([{"type": "text", "text": text}], room)
+    items, _ = cuts.shorten([{"type": "text", "text": text}], room)
     joined = "".join(item["text"] for item in items)
     assert text.startswith(joined)
     assert joined == text or len(json.dumps(joined, ensure_ascii=False).encode()) <= room + 2
@@ -252,6 +255,29 @@ def test_the_whole_of_a_cut_result_is_kept(tmp_path: Path) -> None:
     assert "structuredContent" not in document
     path = Path(document["content"][-1]["text"])
     assert path.parent == tmp_path / "results" and path.read_text() == "é" * 5000
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"content": [], "_meta": {"a": "y" * 1_000_000}, "extra": "x" * 3_000_000},
+        {"content": [], "isError": "x" * 1_000_000},
+        {"content": [{"t": 1}] * 200_000},
+        {"content": [{"type": "image", "data": "x" * 9}] * 50_000},
+        {"content": [{"type": "text", "text": "x", "_meta": "y" * 1_000_000}] * 3},
+        {"content": []} | {str(n): n for n in range(100_000)},
+    ],
+    ids=["fields", "flag", "items", "images", "item fields", "many fields"],
+)
+def test_no_shape_of_a_result_gets_past_the_limit(
+    result: dict[str, object], tmp_path: Path
+) -> None:
+    body = json.dumps(result).encode()
+    cut = cuts.cut(body, 100_000, tmp_path, "t")
+    document = json.loads(cut.body)
+    assert len(cut.body) <= 100_000
+    assert Path(document["content"][-1]["text"]).stat().st_size in (1, len(body))
+    assert document.get("isError", False) is ("isError" in result)
 
 
 def test_a_result_is_cut_even_if_the_whole_cannot_be_kept(tmp_path: Path) -> None:
@@ -290,6 +316,22 @@ def test_halves_of_characters_are_mended_and_nothing_else(text: str) -> None:
 )
 def test_halves_are_told_from_pairs_and_from_plain_text(line: bytes, mended: bytes) -> None:
     assert mend_halves(line) == mended
+
+
+def test_everything_that_is_said_of_a_list_fits_into_one_header() -> None:
+    long = "\U0001f600" * 250
+    rows = [{"name": f"t{n}", "description": "\u4e2d" * 190} for n in range(1500)]
+    bad = [{"name": f"{long}{n}", "inputSchema": {"type": "odd" * 99_000}} for n in range(300)]
+    tools = read_tools([json.dumps(one).encode() for one in (*bad, *rows)])
+    listing = Listing("resources/list", "resources", "resource", 500)
+    uris = [json.dumps({"uri": f"x:{n}", "description": "\u4e2d" * 190}) for n in range(250)]
+    none = [json.dumps({"uri": ""})] * 250
+    extras = read_extras([(listing, [one.encode() for one in (*none, *uris)])] * 30)
+    message = Capabilities(
+        rows=(*tools.rows, *extras.rows), dropped=(*tools.dropped, *extras.dropped)
+    )
+    assert len(encode(message)) <= MAX_HEADER
+    assert tools.rows and extras.rows and "further remarks" in extras.dropped[-1].reason
 
 
 def test_descriptions_that_are_too_large_together_cost_the_last_tools_only() -> None:

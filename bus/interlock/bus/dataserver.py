@@ -107,6 +107,11 @@ class IncomingCall:
         """Set by the handler; called once if the caller cancels before the answer."""
 
     @property
+    def peer(self) -> bytes:
+        """Which connection the call came over; opaque."""
+        return self._connection.identity
+
+    @property
     def left(self) -> float:
         """Seconds that the caller still waits, without renewals; negative when they are over."""
         return self.deadline - self._server.time()

@@ -130,6 +130,8 @@ def _shown(words: list[str], executable: str) -> str:
     'server.py'
     >>> _shown(["npm exec server --key x"], "/usr/bin/node")
     'npm'
+    >>> _shown(["shodan", "key"], "/usr/bin/shodan"), _shown(["sh", "run"], "/bin/dash")
+    ('shodan', 'run')
     """
     name = os.path.basename(words[0])
     if name != os.path.basename(executable):

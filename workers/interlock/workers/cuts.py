@@ -1,7 +1,7 @@
 """Cuts results that are too large for a caller.
 
-A result over the limit loses the ends of its texts, its images and its structured copy; the whole
-of it is kept in a file (0600), and the last content item names that file.
+A result over the limit loses the ends of its texts, its images, its structured copy and its other
+large fields; the whole of it is kept in a file (0600), and the last content item names that file.
 """
 
 from __future__ import annotations
@@ -13,6 +13,10 @@ import msgspec
 
 from interlock.workers.kept import keep
 
+FIELDS_ROOM: Final = 4096
+"""Bytes at most of what a result has besides its content, such as `_meta`."""
+TEXT_FRAME: Final = 40
+"""Bytes of a text item without its text."""
 NOTE_ROOM: Final = 2048
 """Bytes of the limit that are left for the note about the cut."""
 
@@ -41,15 +45,33 @@ def cut(body: bytes, limit: int, folder: Path, tool: str) -> Cut:
     plain = len(texts) == 1 and texts[0] is not None
     whole = (texts[0] or "").encode(errors="replace") if plain else body
     path, problem = keep(whole, folder, tool, "txt" if plain else "json")
-    document.pop("structuredContent", None)
-    document["content"] = shorten(content, max(limit - NOTE_ROOM, 0))
+    room = max(limit - NOTE_ROOM, 0)
+    short, spent = _fields(document, min(FIELDS_ROOM, room // 4))
+    shown, left_out = shorten(content, room - spent)
     kept = f"the whole is in {path}" if path else f"the whole could not be kept ({problem})"
+    if left_out:
+        kept = f"{left_out} of {len(content)} items are left out; {kept}"
     note = f"[Cut by Interlock: the result has {len(body)} bytes, the limit is {limit}; {kept}]"
-    document["content"].append({"type": "text", "text": note})
+    short["content"] = [*shown, {"type": "text", "text": note}]
     if path:
         # An item of its own, so that programs need not take a sentence apart.
-        document["content"].append({"type": "text", "text": str(path)})
-    return Cut(msgspec.json.encode(document), problem)
+        short["content"].append({"type": "text", "text": str(path)})
+    return Cut(msgspec.json.encode(short), problem)
+
+
+def _fields(document: dict[str, Any], room: int) -> tuple[dict[str, Any], int]:
+    """Return the small fields beside the content that fit into `room`, and their bytes."""
+    fields: dict[str, Any] = {}
+    spent = 0
+    for name, value in document.items():
+        if name == "isError":
+            fields[name] = value is not False  # what is no boolean counts as an error
+        elif name not in ("content", "structuredContent"):
+            size = len(msgspec.json.encode({name: value}))
+            if spent + size <= room:
+                fields[name] = value
+                spent += size
+    return fields, spent
 
 
 def _text(item: Any) -> str | None:
@@ -58,24 +80,25 @@ def _text(item: Any) -> str | None:
     return None
 
 
-def shorten(content: list[Any], room: int) -> list[Any]:
-    """Return the content items that fit into `room` bytes; the first text that does not is cut."""
+def shorten(content: list[Any], room: int) -> tuple[list[Any], int]:
+    """Return the content items that fit into `room` bytes, and how many are left out.
+
+    The first text that does not fit is cut, and nothing follows it.
+    """
     kept: list[Any] = []
+    left_out = 0
     for item in content:
-        size = len(msgspec.json.encode(item))
+        size = len(msgspec.json.encode(item)) + 1
+        text = _text(item)
         if size <= room:
             kept.append(item)
             room -= size
-            continue
-        text = _text(item)
-        if text is None:
-            kind = item.get("type", "item") if isinstance(item, dict) else "item"
-            kept.append({"type": "text", "text": f"[{kind} of {size} bytes left out]"})
-            continue
-        if room > 0:
-            kept.append({**item, "text": _head(text, room)})
-        room = 0
-    return kept
+        elif text is None or room <= TEXT_FRAME:
+            left_out += 1
+        else:
+            kept.append({"type": "text", "text": _head(text, room - TEXT_FRAME)})
+            room = 0
+    return kept, left_out
 
 
 def _head(text: str, room: int) -> str:

@@ -14,10 +14,16 @@ LAUNCHERS: Final = frozenset(
     "chroot flock strace busybox sh bash dash zsh ksh fish uv uvx pipx poetry rye hatch pdm".split()
 )
 """Programs whose arguments are, or hold, other commands."""
+RUNNERS: Final = frozenset(
+    "runpy cProfile profile pdb trace timeit doctest unittest coverage debugpy pyinstrument "
+    "memory_profiler line_profiler kernprof scalene viztracer pipx uv code IPython".split()
+)
+"""Python modules whose arguments are, or hold, other modules or code."""
 HEAD: Final = 4096
 """Bytes of a script in which its import of Interlock is looked for."""
 _PYTHON: Final = re.compile(r"(?:python|pypy)[0-9.]*w?")
 _WORD: Final = re.compile(r"(?<![A-Za-z0-9_-])interlock(?![A-Za-z0-9_-])")
+_MODULE: Final = re.compile(r"interlock(?:\.\w+)+")
 _IMPORT: Final = re.compile(rb"^\s*(?:from|import)\s+interlock[.\s]", re.MULTILINE)
 
 
@@ -63,12 +69,25 @@ def _python_runs_it(rest: Sequence[str], cwd: str) -> bool:
         for at, letter in enumerate(letters):
             value = letters[at + 1 :]
             if letter in "mc":
-                return _WORD.search(value or next(reversed(waiting), "")) is not None
+                if not value and waiting:
+                    value = waiting.pop()
+                if _WORD.search(value):
+                    return True
+                return letter == "m" and _module_runs_it(value, waiting[::-1], cwd)
             if letter in "WX":
                 if not value and waiting:
                     waiting.pop()
                 break
     return False
+
+
+def _module_runs_it(module: str, rest: Sequence[str], cwd: str) -> bool:
+    """Whether a module with these arguments runs Interlock: many run other modules or code."""
+    if any(_MODULE.fullmatch(word) for word in rest):
+        return True
+    if module.partition(".")[0] not in RUNNERS:
+        return False
+    return any(_WORD.search(word) or _is_own(os.path.join(cwd, word)) for word in rest)
 
 
 def _is_own(path: str) -> bool:

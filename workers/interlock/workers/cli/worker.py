@@ -30,6 +30,8 @@ from interlock.workers.programs import Command, Wanted, build_program, size_in_b
 from interlock.workers.reports import CallReporter
 
 SUMMARY: Final = 200
+SEND_AGAIN: Final = 0.5
+"""Seconds until a report is sent again that could not be queued."""
 SAME_MOMENT: Final = 0.25
 """A caller that gives up so close to the end of the call's time has seen a timeout, too."""
 PLAIN: Final[Mapping[str, str]] = {"NO_COLOR": "1"}
@@ -52,6 +54,7 @@ class CliKind:
         self._refusal = ""
         self._count = 0
         self._sent: set[str] = set()
+        self._lossy = False
 
     async def start(self, host: Host, body: bytes) -> Ready:
         """Find the program and serve it. Raises WorkerError where it cannot or may not be run."""
@@ -121,7 +124,9 @@ class CliKind:
         fresh = {} if digest in self._sent else {digest: msgspec.Raw(document)}
         row = CapabilityReport(name=name, digest=digest, summary=about[:SUMMARY])
         if self._host.send(Capabilities(rows=(row,)), msgspec.json.encode(fresh)):
-            self._sent.add(digest)
+            self._sent = {digest}  # the supervisor forgets what the newest report does not name
+        else:
+            asyncio.get_running_loop().call_later(SEND_AGAIN, self._publish)
 
     # --- calls ---
 
@@ -253,6 +258,9 @@ class CliKind:
         if done.problem:
             message = f"Whole outputs cannot be kept: {done.problem}."
             self._host.notice("results_full", message=message, fix=f"Make room for {folder}.")
+        elif self._lossy:
+            self._host.notice("results_full", clear=True)
+        self._lossy = bool(done.problem)
         return done.body
 
 

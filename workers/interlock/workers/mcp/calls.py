@@ -48,8 +48,8 @@ from interlock.workers.mcp.transport import MAX_LINE, Answer
 from interlock.workers.secrets import Masks
 
 COUNTS_AS_MUTE: Final = 0.9
-"""Part of a second, or of a shorter `call_timeout`, that a caller must have waited for its timeout
-to say something about the server."""
+"""Part of a second, or of a shorter `call_timeout`, that the server must have had a call for its
+timeout to say something about the server."""
 SAME_MOMENT: Final = 0.1
 """A caller whose deadline passes cancels; that close to our own deadline it means a timeout."""
 ERROR_TEXT: Final = 64 << 10
@@ -120,7 +120,7 @@ class _Run:
     """One call between its arrival and its end."""
 
     __slots__ = (
-        *("call", "deadline", "ended", "extra", "id", "latest", "sent", "started"),
+        *("call", "deadline", "ended", "extra", "id", "latest", "sent", "sent_at", "started"),
         "window",
     )
 
@@ -131,6 +131,7 @@ class _Run:
         self.window = left if left < limit else limit
         self.deadline, self.latest = now + self.window, now + limit
         self.sent = self.ended = False
+        self.sent_at = now
         self.extra: Extra | None = None
         """Set where it is no tool that is called."""
 
@@ -224,9 +225,12 @@ class Calls:
         run.call.progress(news.progress, news.total, news.message or "")
 
     def log(self, level: str, text: str) -> None:
-        """Pass a log message of the server to everybody who has a call at it."""
+        """Pass a log message of the server once to everybody who has a call at it."""
+        told: set[bytes] = set()
         for run in self._running.values():
-            run.call.log(level, text)
+            if run.call.peer not in told:
+                told.add(run.call.peer)
+                run.call.log(level, text)
 
     def pump(self) -> None:
         """Start waiting calls while there is room, for example after the settings changed."""
@@ -266,6 +270,11 @@ class Calls:
             self._end(run, "worker_died")
             run.call.fail("worker_died", f"The server {self._server} ended before the call.")
             return
+        if run.started < now and run.deadline - now <= min(SAME_MOMENT, run.window / 10):
+            # Its caller gives up this moment: a server would only work for nobody.
+            self._end(run, "timeout")
+            run.call.fail("timeout", self._waited_text(run, now))
+            return
         if not self.circuit.admit(now):
             self._end(run, "unavailable")
             run.call.fail("unavailable", self._open_text())
@@ -282,7 +291,7 @@ class Calls:
             self._end(run, "overloaded")
             call.fail("overloaded", error.message)
             return
-        run.sent = True
+        run.sent, run.sent_at = True, now
         self._running[run.id] = run
         self._reports.started(run.id, call)
 
@@ -369,16 +378,18 @@ class Calls:
             self._look_at(earliest)
 
     def _time_out(self, run: _Run, now: float) -> None:
-        waited = f"{spoken(now - run.started)} s"
         if not run.sent:
             self._queue.remove(run)
-            text = f"The call waited {waited} for a free place at {self._server}."
-            self._failed(run, "timeout", text, blame=False)
+            self._failed(run, "timeout", self._waited_text(run, now), blame=False)
             return
         self._give_up(run, "deadline")
-        blame = run.window >= COUNTS_AS_MUTE * min(1.0, self.settings.timeout)
-        text = f"{run.call.name} of {self._server} did not answer within {waited}."
+        spent = now - run.sent_at
+        blame = spent >= COUNTS_AS_MUTE * min(1.0, self.settings.timeout)
+        text = f"{run.call.name} of {self._server} did not answer within {spoken(spent)} s."
         self._failed(run, "timeout", text, blame=blame)
+
+    def _waited_text(self, run: _Run, now: float) -> str:
+        return f"The call waited {spoken(now - run.started)} s for a free place at {self._server}."
 
     def _cancelled(self, run: _Run) -> None:
         now = self._time()

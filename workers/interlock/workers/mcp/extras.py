@@ -15,6 +15,7 @@ import msgspec
 
 from interlock.bus.names import local_name
 from interlock.bus.records import CapabilityReport, DroppedTool
+from interlock.workers.mcp.drops import bounded
 from interlock.workers.mcp.frames import json_string, mend_text
 from interlock.workers.mcp.templates import TemplateError, expand, variables
 
@@ -168,7 +169,7 @@ def read_extras(lists: Iterable[tuple[Listing, list[bytes]]]) -> Extras:
             if row.name not in rows:
                 rows[row.name], found[row.name] = row, extra
                 documents[row.digest] = document
-    return Extras(tuple(rows.values()), documents, tuple(dropped), found)
+    return Extras(tuple(rows.values()), documents, bounded(dropped), found)
 
 
 def _read(listing: Listing, raw: bytes) -> tuple[Extra, CapabilityReport, bytes]:

@@ -14,6 +14,7 @@ import msgspec
 
 from interlock.bus import modelschema
 from interlock.bus.records import CapabilityReport, DroppedTool
+from interlock.workers.mcp.drops import bounded
 from interlock.workers.mcp.frames import mend_text
 
 MAX_TOOLS: Final = 2000
@@ -28,7 +29,6 @@ MAX_ROWS: Final = 768 << 10
 """Bytes of all reports; they are reported in one header."""
 MAX_DEPTH: Final = 64
 MAX_NAME: Final = 256
-MAX_NAMED_DROPS: Final = 100
 SUMMARY: Final = 200
 """Characters of a summary."""
 _EMPTY_SCHEMA: Final[dict[str, Any]] = {"type": "object", "properties": {}}
@@ -114,7 +114,7 @@ def read_tools(raw_tools: Iterable[bytes], disabled: Iterable[str] = ()) -> Tool
         if label not in hidden:
             rows[label] = row
             documents[row.digest] = document
-    return ToolList(tuple(rows.values()), documents, tuple(problems[:MAX_NAMED_DROPS]))
+    return ToolList(tuple(rows.values()), documents, bounded(problems))
 
 
 def _read_json(raw: bytes) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import contextlib
 import importlib.metadata
 import math
 import time
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -41,6 +42,8 @@ RELIST_RETRY: Final = 30.0
 EXTRAS_TIMEOUT: Final = 15.0
 """Seconds for each list of resources or prompts; no turn waits for them."""
 PROBE_TIMEOUT: Final = 5.0
+SEND_AGAIN: Final = 0.5
+"""Seconds until a report is sent again that could not be queued."""
 LOG_TEXT: Final = 4096
 """Characters of a server's log message that are passed on."""
 LOGS_PER_SECOND: Final = 50
@@ -70,7 +73,9 @@ class McpKind:
         """Loop time of the last change of the lists that was reported."""
         self._relist = asyncio.Event()
         self._log_limit = RateLimit(LOGS_PER_SECOND)
-        self._degraded = False
+        self._degraded, self._trouble = False, ""
+        """What the supervisor was told, and what it is to know."""
+        self._unsent: list[Callable[[], None]] = []
         self._probing = False
         self._lossy = False
 
@@ -181,7 +186,10 @@ class McpKind:
         dropped = (*found.dropped, *extras.dropped)
         message = Capabilities(rows=(*found.rows, *extras.rows), dropped=dropped)
         if self._host.send(message, msgspec.json.encode(fresh)):
-            self._sent.update(fresh)
+            # What the newest report does not name the supervisor forgets.
+            self._sent = set(documents)
+        else:
+            self._send_later(self._publish)
         for tool in dropped:
             self._host.log.line("WARNING", f"Tool {tool.name}: {tool.reason}.")
 
@@ -281,14 +289,33 @@ class McpKind:
             self._probing = False
 
     def _set_state(self, reason: str) -> None:
-        if bool(reason) == self._degraded:
+        self._trouble = reason
+        self._tell_state()
+
+    def _tell_state(self) -> None:
+        if bool(self._trouble) == self._degraded:
             return
-        self._degraded = bool(reason)
-        if reason:
-            masked = self._host.masks.mask(reason)
-            self._host.send(StateReport(state="DEGRADED", code="circuit_open", reason=masked))
+        if self._trouble:
+            masked = self._host.masks.mask(self._trouble)
+            report = StateReport(state="DEGRADED", code="circuit_open", reason=masked)
         else:
-            self._host.send(StateReport(state="READY"))
+            report = StateReport(state="READY")
+        if self._host.send(report):
+            self._degraded = bool(self._trouble)
+        else:
+            self._send_later(self._tell_state)
+
+    def _send_later(self, work: Callable[[], None]) -> None:
+        """Do again what the supervisor's full queue refused, once however often it is asked for."""
+        if not self._unsent:
+            asyncio.get_running_loop().call_later(SEND_AGAIN, self._send_again)
+        if work not in self._unsent:
+            self._unsent.append(work)
+
+    def _send_again(self) -> None:
+        works, self._unsent = self._unsent, []
+        for work in works:
+            work()
 
     def _kept(self, problem: str) -> None:
         if problem:
@@ -310,7 +337,7 @@ class McpKind:
             text = data if isinstance(data, str) else msgspec.json.encode(data).decode()
         except (msgspec.MsgspecError, RecursionError, UnicodeError):
             return
-        text, level = self._host.masks.mask(text)[:LOG_TEXT], message.level[:20]
+        text, level = self._host.masks.clip(text, LOG_TEXT), message.level[:20]
         self._host.log.line("SERVER", f"{level}: {text}")
         if self._calls is not None:
             self._calls.log(level, text)

@@ -1,0 +1,107 @@
+"""Calls that wait for a place at a server: their deadlines, and whom their ends are blamed on."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from data_rig import Rig, run
+
+from interlock.bus.channel import DataEdge, IncomingCall
+from interlock.workers.mcp.calls import Calls, CallSettings
+from interlock.workers.mcp.circuit import Circuit, CircuitState
+from interlock.workers.mcp.transport import Answer
+from interlock.workers.secrets import Masks
+
+
+class SteadyServer:
+    """Answers every request after the same time; implements `Connection`."""
+
+    closed = False
+
+    def __init__(self, seconds: float, crowd: int = 0) -> None:
+        self.seconds, self.crowd = seconds, crowd
+        self.asked: list[str] = []
+        self.crowded = asyncio.Event()
+        self._ids = itertools.count()
+
+    def next_id(self) -> str:
+        return f"i{next(self._ids)}"
+
+    def ask(self, request_id: str, line: bytes, on_answer: Callable[[Answer], None]) -> None:
+        self.asked.append(request_id)
+        if len(self.asked) == self.crowd:
+            self.crowded.set()
+        answer = Answer(result=b'{"content":[]}')
+        asyncio.get_running_loop().call_later(self.seconds, on_answer, answer)
+
+    def notify(self, method: str, params: bytes) -> None:
+        """Nobody listens."""
+
+    def forget(self, request_id: str) -> None:
+        """Late answers are harmless."""
+
+
+class NoBooks:
+    """Keeps no books; implements `Reports`."""
+
+    def started(self, request_id: str, call: IncomingCall) -> None: ...
+
+    def ended(self, *about: Any) -> None: ...
+
+
+def calls_of(server: SteadyServer, concurrency: int, circuit: Circuit) -> Calls:
+    calls = Calls(
+        "steady",
+        server,
+        CallSettings(concurrency, 64, 60, 600, 1 << 20, Path("/nowhere")),
+        circuit,
+        Masks(),
+        reports=NoBooks(),
+        on_circuit=lambda: None,
+        on_problem=lambda text: None,
+    )
+    calls.names = frozenset({"slow"})
+    return calls
+
+
+def test_a_queue_behind_a_healthy_server_opens_no_circuit(tmp_path: Path) -> None:
+    async def test(rig: Rig) -> None:
+        server, circuit = SteadyServer(0.75), Circuit(10)
+        calls = calls_of(server, 1, circuit)
+        rig.handle = calls.submit  # type: ignore[method-assign]
+        rig.server.close()
+        rig.server = rig.serve()
+        edge = rig.edge()
+        answers = await asyncio.gather(*(edge.call("slow", b"{}", 1.0) for _ in range(6)))
+        assert [answer.outcome for answer in answers] == ["ok", *["timeout"] * 5]
+        # The second was sent when the first was answered. Nothing is sent that nobody waits for.
+        assert (await edge.call("slow", b"{}", 5.0)).outcome == "ok"
+        assert len(server.asked) == 3
+        assert circuit.state is CircuitState.CLOSED
+
+    run(tmp_path, test)
+
+
+def test_a_log_message_reaches_each_caller_once(tmp_path: Path) -> None:
+    async def test(rig: Rig) -> None:
+        server = SteadyServer(0.2, crowd=10)
+        calls = calls_of(server, 32, Circuit(10))
+        rig.handle = calls.submit  # type: ignore[method-assign]
+        rig.server.close()
+        rig.server = rig.serve()
+        logs: list[Any] = []
+        edges = [DataEdge(rig.ctx, rig.target(), logs.append) for _ in range(2)]
+        rig.edges += edges
+        started = [edge.call("slow", b"{}", 5) for _ in range(5) for edge in edges]
+        answered = asyncio.gather(*started)
+        async with asyncio.timeout(10):
+            await server.crowded.wait()
+        calls.log("info", "one message")
+        await answered
+        assert [log.message for log in logs] == ["one message"] * 2
+
+    run(tmp_path, test)
