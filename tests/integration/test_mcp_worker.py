@@ -148,7 +148,8 @@ def test_large_results_are_cut_and_kept() -> None:
             assert os.stat(path).st_mode & 0o777 == 0o600
             images = await rig.call("images", {"bytes": 80_000, "count": 3})
             items = content(images)
-            assert [item["type"] for item in items] == ["image", "text", "text", "text", "text"]
+            assert [item["type"] for item in items] == ["image", "text", "text"]
+            assert "2 of 3 items are left out" in items[1]["text"]
             assert len(json.loads(read(items[-1]["text"]))["content"]) == 3
         async with running(rogue()) as rig:
             large = await rig.call("big", {"bytes": 8_000_000})
