@@ -13,7 +13,7 @@ from interlock.supervisor.catalog.gating import Gating
 from interlock.supervisor.catalog.offer import make_offer
 from interlock.supervisor.catalog.rows import Catalog
 from interlock.supervisor.catalog.schemas import Schemas
-from interlock.supervisor.catalog.written import WrittenNames
+from interlock.supervisor.catalog.written import LONGEST, WrittenNames
 from interlock.supervisor.events.sessions import SESSIONS, TURNS, Sessions
 
 LISTS = {"mcp:github": CODE_HOST, "mcp:notebooklm": NOTEBOOKS, "mcp:times": CALENDARS}
@@ -142,3 +142,13 @@ def test_sessions_remember_the_last_turns() -> None:
         sessions.ended("main", f"t{n}", [])
     assert sessions.recent("main", "s") == ()
     assert sessions.recent("main", "t0") == ((),)
+
+
+def test_a_text_that_is_no_name_is_not_folded() -> None:
+    """Combining marks take quadratic time, and a request may be 64 KiB of them."""
+    made = Catalog()
+    made.configure("mcp:x", McpServerSettings())
+    made.report("mcp:x", [CapabilityReport(name="run_shell", digest="")])
+    written = WrittenNames(made.rows())
+    for dashes, found in ((100, {"mcp:x"}), (LONGEST, set())):
+        assert set(written.sources(f"run{'-' * dashes}shell {{}}", calls=True)) == found

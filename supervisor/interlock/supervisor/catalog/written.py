@@ -11,6 +11,8 @@ from interlock.supervisor.catalog.rows import CatalogRow
 
 LOOKED_AT: Final = 64 << 10
 """Characters of a text that are looked at; what stands behind is asked for when it is called."""
+LONGEST: Final = 512
+"""Characters of a call's name that is taken for a spelling; marks take quadratic time to fold."""
 _FULL: Final = re.compile(r"(?<![\w:.])([a-z]{1,16}:[^\s/:\"'`(),;{}]+)")
 _WIRE: Final = re.compile(r"(?<![\w-])[a-zA-Z0-9-]+__[a-zA-Z0-9_-]+")
 _CALL: Final = re.compile(r"(?:^|&)[ \t]*([^\s&{#]\S*)[ \t]*(?=$|[{\[&\n])", re.MULTILINE)
@@ -47,6 +49,8 @@ class WrittenNames:
             if (source := self._wires.get(match[0])) is not None:
                 found.setdefault(source, match[0])
         for match in _CALL.finditer(text) if calls else ():
+            if len(match[1]) > LONGEST:
+                continue
             for source in self._own.get(fold(_LEAF.split(match[1])[-1]), ()):
                 found.setdefault(source, match[1])
         return found
