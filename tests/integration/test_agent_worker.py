@@ -146,7 +146,7 @@ def test_cancelling_ends_the_turn_and_tells_the_server(
             async with asyncio.timeout(5):
                 await cancelled.wait()
         server.data.close()
-        assert results(items) == [("cancelled", "The turn ended before the call.")]
+        assert results(items) == [("cancelled", "The turn ended during the call. It may have run.")]
         assert items[-1]["type"] == last
         assert len(server.calls) == 1
 
@@ -338,6 +338,25 @@ def test_turns_run_beside_each_other(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_a_turn_that_is_cancelled_before_it_begins_calls_nothing(tmp_path: Path) -> None:
+    async def story() -> None:
+        server = Server(tmp_path, "mcp:s", 1, {"one": echo})
+        async with agent(tmp_path) as peer:
+            peer.dispatch("mcp:s/one", server, turn="b" * 32)
+            await peer.ended("b" * 32)
+            # The connection stands now, so a call would leave at once.
+            peer.dispatch("mcp:s/one", server, turn="c" * 32)
+            peer.kind.on_control(m.TurnCancel(turn="c" * 32, code="cancelled"), None)
+            items = await peer.ended("c" * 32)
+            peer.dispatch("mcp:s/one", server, turn="d" * 32)
+            await peer.ended("d" * 32)
+        server.data.close()
+        assert [item["type"] for item in items] == ["turn.started", "turn.cancelled"]
+        assert [call.turn for call in server.calls] == ["b" * 32, "d" * 32]
+
+    asyncio.run(story())
+
+
 def test_draining_waits_for_turns_and_then_cancels_them(tmp_path: Path) -> None:
     async def story() -> None:
         server = Server(tmp_path, "mcp:s", 1, {"mute": hold})
@@ -354,7 +373,7 @@ def test_draining_waits_for_turns_and_then_cancels_them(tmp_path: Path) -> None:
                 await peer.ended("b" * 32)
                 assert not drain.done()
             peer.dispatch("mcp:s/mute", server, turn="d" * 32)
-            assert (await peer.ended("d" * 32))[-1]["type"] == "turn.failed"
+            assert (await peer.ended("d" * 32))[-1]["code"] == "agent_stopped"
         server.data.close()
         assert peer.items["b" * 32][-1] == {"type": "turn.completed", "text": "in time"}
         assert peer.items["c" * 32][-1]["type"] == "turn.cancelled"

@@ -38,7 +38,7 @@ class ToolRequest:
     """One call that a driver asks for.
 
     `problem` says why it cannot be made as written (then it ends as invalid_arguments). `result`
-    is set exactly once, and cancelled when the turn ends first.
+    is set exactly once, and cancelled when the turn ends first. `sent`: a server may have it.
     """
 
     id: str
@@ -46,6 +46,7 @@ class ToolRequest:
     arguments: bytes
     result: asyncio.Future[Outcome]
     problem: str = ""
+    sent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,20 +83,25 @@ class TurnRun:
         offered = max(self._dispatch.offered, len(self._offer.rows))
         agent = self._agent
         self._sink.put(events.TurnStarted(agent=agent.name, model=agent.model, offered=offered))
-        seconds = self._dispatch.deadline_ms / 1000
-        try:
-            async with asyncio.timeout(0 if self._code else seconds) as self._clock:
-                end = await self._work()
-        except TimeoutError:
-            if self._code == "cancelled":
-                end = events.TurnCancelled()
-            else:
-                end = events.TurnFailed(
-                    code="deadline",
-                    message=f"The turn did not end within {spoken(seconds)} s; give it a longer "
-                    "--deadline.",
-                )
+        end: End
+        if self._code:
+            # A timeout, even of no time, lets the work run until it waits: calls would be sent.
+            end = self._early_end()
+        else:
+            try:
+                seconds = self._dispatch.deadline_ms / 1000
+                async with asyncio.timeout(seconds) as self._clock:
+                    end = await self._work()
+            except TimeoutError:
+                end = self._early_end()
         self._sink.put(end)
+
+    def _early_end(self) -> End:
+        if self._code == "cancelled":
+            return events.TurnCancelled()
+        seconds = self._dispatch.deadline_ms / 1000
+        text = f"The turn did not end within {spoken(seconds)} s; give it a longer --deadline."
+        return events.TurnFailed(code="deadline", message=text)
 
     def cancel(self, code: Literal["cancelled", "deadline"]) -> None:
         """End the turn now; its calls in flight are cancelled at their servers."""
@@ -207,7 +212,10 @@ class TurnRun:
             outcome = await self._outcome(request, row)
         except asyncio.CancelledError:
             spent = (asyncio.get_running_loop().time() - started) * 1000
-            outcome = _failure("cancelled", "The turn ended before the call.", spent)
+            text = "The turn ended during the call. It may have run."
+            if not request.sent:
+                text = "The turn ended before the call."
+            outcome = _failure("cancelled", text, spent)
             self._show(request)
             self._sink.put(_result_item(request.id, outcome))
             request.result.cancel()
@@ -238,7 +246,8 @@ class TurnRun:
         way = await self._tickets.open(row.worker, row.timeout)
         if way is None:
             return None
-        outcome = await _ask(*way, row, request.arguments)
+        outcome = await _ask(*way, row, request)
+        request.sent = outcome.outcome != "denied"
         # Refused, so not run: policy may have changed, and the supervisor knows what holds now.
         return None if outcome.outcome == "denied" else outcome
 
@@ -278,7 +287,7 @@ class TurnRun:
             self._offer.update((grant.row,))
             assert self._tickets is not None
             self._tickets.update((grant.target,))
-        return await self._lent(grant.row, grant.target, request.arguments)
+        return await self._lent(grant.row, grant.target, request)
 
     def _pause(self, on: bool) -> None:
         """Stop the turn's clock while a call of it waits for a person, or let it run again."""
@@ -292,17 +301,24 @@ class TurnRun:
         elif not on and self._parked == 0:
             clock.reschedule(now + self._left)
 
-    async def _lent(self, row: OfferRow, target: Target, arguments: bytes) -> drive.Outcome:
+    async def _lent(
+        self, row: OfferRow, target: Target, request: drive.ToolRequest
+    ) -> drive.Outcome:
         assert self._tickets is not None
         way = self._tickets.lend(target)
         if way is None:
             return _failure("worker_died", f"{row.worker} ended before the call reached it.")
-        return await _ask(*way, row, arguments)
+        return await _ask(*way, row, request)
 
 
-async def _ask(edge: DataEdge, ticket: str, row: OfferRow, arguments: bytes) -> drive.Outcome:
+async def _ask(
+    edge: DataEdge, ticket: str, row: OfferRow, request: drive.ToolRequest
+) -> drive.Outcome:
     """Make one call over a connection. Cancelling this tells the server."""
-    answer = await edge.call(row.local, arguments, row.timeout, row.timeout_max, ticket=ticket)
+    request.sent = True
+    answer = await edge.call(
+        row.local, request.arguments, row.timeout, row.timeout_max, ticket=ticket
+    )
     if answer.body is None:
         message = answer.message or f"the call ended as {answer.outcome}"
         if answer.may_have_run and "may have run" not in message:

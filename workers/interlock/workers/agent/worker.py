@@ -104,10 +104,10 @@ class AgentKind:
             return
         items = m.TurnItems(turn=turn)
         sink = ItemSink(lambda batch: self._host.send(items, batch))
-        refusal = ""
+        code, refusal = "bad_turn", ""
         text = ""
         if self._draining:
-            refusal = "The agent is about to stop; send the turn again."
+            code, refusal = "agent_stopped", "The agent is about to stop; send the turn again."
         else:
             try:
                 text = msgspec.json.decode(body or b"", type=str)
@@ -115,7 +115,7 @@ class AgentKind:
                 refusal = "The turn's text is no JSON string."
         if refusal:
             sink.put(TurnStarted(agent=self._view.name, model=self._view.model))
-            sink.put(TurnFailed(code="bad_turn", message=refusal))
+            sink.put(TurnFailed(code=code, message=refusal))
             task = asyncio.get_running_loop().create_task(self._send_rest(turn, sink))
         else:
             run = TurnRun(dispatch, text, self._view, sink, self._pool, self._desk)
