@@ -6,6 +6,12 @@ import os
 import time
 from pathlib import Path
 
+import msgspec
+
+from interlock.bus.endpoints import Home
+from interlock.bus.settings import McpServerSettings, Timing
+from interlock.supervisor.boot import configure_body
+from interlock.supervisor.config.model import ServerEntry
 from interlock.workers.kept import MAX_AGE, MAX_FILES, MAX_TOTAL, KeptFile, keep, prune, surplus
 
 
@@ -34,3 +40,22 @@ def test_a_write_makes_room_and_leaves_strangers_alone(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_there_is_no_trouble(tmp_path: Path) -> None:
     prune(tmp_path / "none", time.time())
+
+
+def test_a_flood_of_one_worker_costs_its_neighbours_nothing(tmp_path: Path) -> None:
+    bodies = [
+        msgspec.json.decode(configure_body(Home(tmp_path), name, entry, Timing()))
+        for name, entry in (
+            ("mcp:a", ServerEntry(settings=McpServerSettings(command="a"), folder="/")),
+            ("mcp:b", ServerEntry(settings=McpServerSettings(command="b"), folder="/")),
+        )
+    ]
+    first, second = (Path(body["results_folder"]) for body in bodies)
+    kept, _ = keep(b"kept", first, "t", "txt")
+    old, _ = keep(b"old", first, "t", "txt")
+    assert kept and old
+    os.utime(old, (time.time() - MAX_AGE - 1,) * 2)
+    for _ in range(MAX_FILES + 2):
+        assert keep(b"flood", second, "t", "txt")[0]
+    assert list(first.iterdir()) == [kept]
+    assert len(list(second.iterdir())) == MAX_FILES

@@ -118,7 +118,7 @@ def configure_body(home: Home, name: str, entry: Entry, timing: Timing) -> bytes
                 tool=short,
                 settings=entry.settings,
                 folder=entry.folder,
-                results_folder=str(home.results),
+                results_folder=str(home.results / file_stem(name)),
                 timing=timing,
             )
         )
@@ -127,7 +127,7 @@ def configure_body(home: Home, name: str, entry: Entry, timing: Timing) -> bytes
             server=short,
             settings=entry.settings,
             folder=entry.folder,
-            results_folder=str(home.results),
+            results_folder=str(home.results / file_stem(name)),
             timing=timing,
         )
     )

@@ -1,4 +1,9 @@
-"""The folder of whole results: files that cut results name, and the bound on how many there are."""
+"""One worker's folder of whole results: files that cut results name, and the bound on them.
+
+The folders of all workers lie beside each other. Each worker bounds its own, so that what one
+server floods costs no other its results; what is too old goes everywhere, also where no worker is
+left.
+"""
 
 from __future__ import annotations
 
@@ -56,13 +61,12 @@ def keep(whole: bytes, folder: Path, tool: str, suffix: str) -> tuple[Path | Non
 def prune(folder: Path, now: float, coming: int = 0) -> None:
     """Remove the oldest results until there is room for another of `coming` bytes.
 
-    Several workers share the folder, so a file may be gone already. Never raises.
+    In the folders beside it only what is too old goes. Never raises.
     """
-    for name in surplus(_files(folder), now, coming):
-        try:
-            os.unlink(folder / name)
-        except OSError:
-            continue
+    _unlink(folder, surplus(_files(folder), now, coming))
+    for other in (folder.parent, *_folders(folder.parent)):
+        if other != folder:
+            _unlink(other, [f.name for f in _files(other) if now - f.written > MAX_AGE])
 
 
 def surplus(files: Iterable[KeptFile], now: float, coming: int = 0) -> list[str]:
@@ -77,6 +81,22 @@ def surplus(files: Iterable[KeptFile], now: float, coming: int = 0) -> list[str]
         if count > MAX_FILES or total > MAX_TOTAL or now - file.written > MAX_AGE:
             gone.append(file.name)
     return gone
+
+
+def _unlink(folder: Path, names: Iterable[str]) -> None:
+    for name in names:
+        try:
+            os.unlink(folder / name)
+        except OSError:
+            continue  # another worker was faster
+
+
+def _folders(parent: Path) -> list[Path]:
+    try:
+        with os.scandir(parent) as entries:
+            return [Path(e.path) for e in entries if e.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
 
 
 def _files(folder: Path) -> list[KeptFile]:
