@@ -92,3 +92,25 @@ KALENDER = SourceText(
     {"de": ("Termin", "Verabredung"), "en": ("appointment",)},
 )
 ALL = (GITHUB, NOTEBOOKLM, WEATHER, LINEAR, NOTION, KALENDER)
+
+SEVEN = {
+    "What will the weather be like tomorrow?": (),
+    "Find me a flight to Lisbon": (),
+    "Put lunch with Anna on my calendar": (),
+    "Make flashcards from my notes": ("mcp:notebooklm",),
+    "Draw a mind map of this chapter": ("mcp:notebooklm",),
+    "Which issues are still open in the website repo?": ("mcp:github",),
+    "Open a pull request for my branch": ("mcp:github",),
+}
+"""Requests that the gate was first described with, and what they are about."""
+NOTHING = (
+    "price of a flight to Rome in April",
+    "What's the price of a flight to Rome in April?",
+    "call the emergency number",
+    "write a report",
+    "tissue box size",
+    "expression of interest",
+    "I will emerge soon",
+    "open source licence of curl?",
+)
+"""Requests that older gates took for one about a server."""

@@ -20,16 +20,17 @@ from tests.bench.gate_data import Folder, Request, read
 from tests.bench.gate_protocol import installs, judge, measured, table, the_gate
 from tests.bench.gate_table import counted
 
-from interlock.supervisor.gate import GateIndex, frequencies
+from interlock.supervisor.gate import GateIndex, Tables
 from interlock.supervisor.gate.entry import read as read_entry
 from interlock.supervisor.gate.named import calls
 from interlock.supervisor.gate.numbers import Numbers
 from interlock.supervisor.gate.request import read as read_request
 from interlock.supervisor.gate.score import Hit, beside, features, gather, worth_a_look
+from interlock.supervisor.shipped import tables
 
 FOLDS = 5
 INSTALLED = (10, 30, 100)
-NOTHING_RIGHT = 0.75
+NOTHING_RIGHT = 1.0
 """How much a request counts for which no installed server is right."""
 
 
@@ -80,16 +81,15 @@ def folds(folder: Folder) -> list[tuple[list[str], list[Request]]]:
     return dealt
 
 
-def unseen(folder: Folder, hidden: Iterable[str]) -> frequencies.Frequencies:
+def unseen(folder: Folder, hidden: Iterable[str]) -> Tables:
     """Count the table without some servers."""
     left = set(hidden)
     texts = [text for source, text in folder.texts.items() if source not in left]
-    return counted(texts, dict(frequencies.shipped().ranks))
+    shipped = tables()
+    return shipped._replace(frequencies=counted(texts, dict(shipped.frequencies.ranks)))
 
 
-def examples(
-    folder: Folder, fold: tuple[list[str], list[Request]], known: frequencies.Frequencies
-) -> list[Example]:
+def examples(folder: Folder, fold: tuple[list[str], list[Request]], known: Tables) -> list[Example]:
     """Read a fold's requests in installs of its servers, with a table that has not seen them."""
     index = GateIndex(known)
     entries = {source: read_entry(folder.texts[source], known) for source in fold[0]}
@@ -105,9 +105,7 @@ def examples(
             gathered, called = gather(index, asked), calls(index, asked)
             hits = worth_a_look(gathered, called)
             values = {
-                source: features(
-                    index, source, words, gathered.total, called.cards.get(source, 0.0)
-                )
+                source: features(index, source, words, gathered, called.cards.get(source, 0.0))
                 for source, words in hits.items()
             }
             right = frozenset() if absent else request.right
@@ -172,7 +170,7 @@ def main() -> None:
     chosen = parser.parse_args()
     folder = read(chosen.data)
     dealt = folds(folder)
-    held: list[tuple[int, frequencies.Frequencies, Numbers]] = []
+    held: list[tuple[int, Tables, Numbers]] = []
     for number in range(FOLDS):
         found = []
         for other in range(FOLDS):

@@ -52,7 +52,7 @@ def the_gate(folder: Folder, index: GateIndex) -> Offers:
         for source in installed:
             if source not in index.entries:
                 if source not in entries:
-                    entries[source] = read(folder.texts[source], index.frequencies)
+                    entries[source] = read(folder.texts[source], index.tables)
                 index.put(entries[source])
         return set(decide(index, text).offered)
 

@@ -16,15 +16,16 @@ from pathlib import Path
 
 from tests.bench.gate_data import read
 
-from interlock.supervisor.gate import entry, frequencies
+from interlock.supervisor.gate import entry, frequencies, vectors
 from interlock.supervisor.gate.frequencies import COMMON_RANKS, Frequencies
-from interlock.supervisor.gate.records import SourceText
+from interlock.supervisor.gate.records import SourceText, Tables
 from interlock.supervisor.gate.words import english
+from interlock.supervisor.shipped import tables
 
 RANKED = 12_000
 """Stems with a rank in the shipped table."""
 
-_EMPTY = Frequencies(1, {}, {})
+_EMPTY = Tables(Frequencies(1, {}, {}), vectors.NONE)
 
 
 def counted(texts: Iterable[SourceText], ranks: dict[str, int]) -> Frequencies:
@@ -67,7 +68,7 @@ def main() -> None:
     parser.add_argument("--ranks", action="store_true")
     parser.add_argument("--out", type=Path, default=None)
     chosen = parser.parse_args()
-    known = ranks() if chosen.ranks else dict(frequencies.shipped().ranks)
+    known = ranks() if chosen.ranks else dict(tables().frequencies.ranks)
     table = counted(read(chosen.data).texts.values(), known)
     out = chosen.out or Path(frequencies.__file__).with_name("frequencies.tsv")
     out.write_text(lines(table), "utf-8")

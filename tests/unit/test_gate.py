@@ -19,11 +19,15 @@ from interlock.supervisor.gate import (
 )
 from interlock.supervisor.gate.boilerplate import strip
 from interlock.supervisor.gate.compounds import split
-from interlock.supervisor.gate.frequencies import Frequencies, parse, shipped
-from interlock.supervisor.gate.score import features
+from interlock.supervisor.gate.frequencies import Frequencies, parse
+from interlock.supervisor.gate.request import read
+from interlock.supervisor.gate.score import features, gather
+from interlock.supervisor.gate.vectors import NONE, near
+from interlock.supervisor.gate.vectors import parse as parse_vectors
 from interlock.supervisor.gate.words import english, german, is_german, pairs, parts
+from interlock.supervisor.shipped import tables
 
-INDEX = GateIndex.build(ALL)
+INDEX = GateIndex.build(ALL, tables())
 WORDS = (
     "open close issue issues repo report reporter weather forecast flashcards notebook lm pull "
     "request branch Linear Notion in with mit dem Termin Terminals heute page ticket the a it 天气"
@@ -122,7 +126,10 @@ def test_a_follow_up_with_evidence_for_another_source_goes_there() -> None:
 
 def test_a_source_that_is_gone_is_not_kept() -> None:
     assert (
-        decide(GateIndex.build([NOTION]), "do it again", Context((("mcp:github",),))).offered == ()
+        decide(
+            GateIndex.build([NOTION], tables()), "do it again", Context((("mcp:github",),))
+        ).offered
+        == ()
     )
 
 
@@ -140,7 +147,7 @@ def test_what_counted_is_told() -> None:
 
 @given(REQUESTS, st.permutations(ALL))
 def test_the_order_of_sources_does_not_matter(text: str, sources: list[SourceText]) -> None:
-    assert explain(GateIndex.build(sources), text) == explain(INDEX, text)
+    assert explain(GateIndex.build(sources, tables()), text) == explain(INDEX, text)
 
 
 @given(REQUESTS)
@@ -155,7 +162,7 @@ def test_the_decision_and_its_reasons_agree(text: str) -> None:
 def test_an_index_that_changed_is_one_that_was_built(
     steps: list[tuple[SourceText, str]], text: str
 ) -> None:
-    index = GateIndex()
+    index = GateIndex(tables())
     held: dict[str, SourceText] = {}
     for source, step in steps:
         decide(index, text)
@@ -166,7 +173,7 @@ def test_an_index_that_changed_is_one_that_was_built(
             new = source if step == "put" else dataclasses.replace(source, tools=source.tools[:1])
             index.replace(new)
             held[source.source] = new
-    built = GateIndex.build(held.values())
+    built = GateIndex.build(held.values(), tables())
     assert explain(index, text) == explain(built, text)
     assert (index.postings, index.names, index.starts, index.phrases) == (
         built.postings,
@@ -194,7 +201,7 @@ def test_any_text_is_decided(text: str) -> None:
     )
 )
 def test_any_source_goes_in_and_out(text: SourceText) -> None:
-    index = GateIndex.build([text])
+    index = GateIndex.build([text], tables())
     decide(index, f"{text.name} {text.description}")
     index.remove(text.source)
     assert not index.postings
@@ -206,7 +213,7 @@ def test_any_source_goes_in_and_out(text: SourceText) -> None:
 def test_other_languages_by_their_words() -> None:
     source = SourceText("mcp:cuisine", "cuisine", "", (("recettes", "Cherche des recettes"),))
     chinese = SourceText("mcp:tianqi", "tianqi", "", (("query", "查询城市天气预报"),))
-    index = GateIndex.build([source, chinese])
+    index = GateIndex.build([source, chinese], tables())
     assert decide(index, "trouve des recettes").offered == ("mcp:cuisine",)
     assert decide(index, "明天的天气预报").offered == ("mcp:tianqi",)
 
@@ -241,7 +248,7 @@ def test_boilerplate_goes(text: str, rest: str) -> None:
 
 
 def test_the_shipped_table() -> None:
-    table = shipped()
+    table = tables().frequencies
     assert table.documents > 100
     assert table.weight("nowhere-at-all") == 1.0
     assert 0 < table.weight(english("information")[0]) < table.weight(english("flashcards")[0])
@@ -255,8 +262,24 @@ def test_texts_are_told_apart() -> None:
 
 
 def test_one_word_is_measured_as_several_are() -> None:
+    said = gather(INDEX, read(INDEX, "the weather of a repository"))
     for entry in INDEX.entries.values():
         for term in entry.terms:
-            once = features(INDEX, entry.source, [(0, term, 0.7)], 2.0, 0.0)
-            same = features(INDEX, entry.source, [(0, term, 0.7), (5, "", 0.0)], 2.0, 0.0)
+            once = features(INDEX, entry.source, [(0, term, 0.7)], said, 0.0)
+            same = features(INDEX, entry.source, [(0, term, 0.7), (5, "", 0.0)], said, 0.0)
             assert once == pytest.approx(same)
+
+
+def test_what_is_near() -> None:
+    words = tables().vectors
+    recipe, dinner, invoice = (words.direction([term]) for term in ("recip", "dinner", "payment"))
+    assert near(recipe, recipe) == pytest.approx(1.0)
+    assert near(recipe, dinner) > near(recipe, invoice)
+    assert words.direction(["dinner", "recip"]) == words.direction(["recip", "dinner", "qqqq"])
+    assert near(words.direction(["qqqq"]), recipe) == near((), ()) == 0.0
+    assert NONE.direction(["dinner"]) == ()
+
+
+def test_a_cut_table_of_vectors_is_refused() -> None:
+    with pytest.raises(ValueError, match="cut"):
+        parse_vectors(b"2 map chart\n" + bytes(3))

@@ -3,30 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from gate_texts import GITHUB, NOTEBOOKLM
+from gate_texts import GITHUB, NOTEBOOKLM, NOTHING, SEVEN
 
 from interlock.supervisor.gate import GateIndex, decide, explain
+from interlock.supervisor.shipped import tables
 
-INDEX = GateIndex.build((GITHUB, NOTEBOOKLM))
-SEVEN = {
-    "What will the weather be like tomorrow?": (),
-    "Find me a flight to Lisbon": (),
-    "Put lunch with Anna on my calendar": (),
-    "Make flashcards from my notes": ("mcp:notebooklm",),
-    "Draw a mind map of this chapter": ("mcp:notebooklm",),
-    "Which issues are still open in the website repo?": ("mcp:github",),
-    "Open a pull request for my branch": ("mcp:github",),
-}
-NOTHING = (
-    "price of a flight to Rome in April",
-    "What's the price of a flight to Rome in April?",
-    "call the emergency number",
-    "write a report",
-    "tissue box size",
-    "expression of interest",
-    "I will emerge soon",
-    "open source licence of curl?",
-)
+INDEX = GateIndex.build((GITHUB, NOTEBOOKLM), tables())
 
 
 @pytest.mark.parametrize("text", SEVEN)

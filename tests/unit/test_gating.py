@@ -8,13 +8,20 @@ import pytest
 from tool_lists import CALENDARS, CODE_HOST, NOTEBOOKS
 
 from interlock.bus.records import CapabilityReport
-from interlock.bus.settings import AgentSettings, McpServerSettings, PolicySettings
+from interlock.bus.settings import (
+    AgentSettings,
+    CliToolSettings,
+    McpServerSettings,
+    PolicySettings,
+    UsageCard,
+)
 from interlock.supervisor.catalog.gating import Gating
 from interlock.supervisor.catalog.offer import make_offer
 from interlock.supervisor.catalog.rows import Catalog
 from interlock.supervisor.catalog.schemas import Schemas
 from interlock.supervisor.catalog.written import LONGEST, WrittenNames
 from interlock.supervisor.events.sessions import SESSIONS, TURNS, Sessions
+from interlock.supervisor.shipped import tables
 
 LISTS = {"mcp:github": CODE_HOST, "mcp:notebooklm": NOTEBOOKS, "mcp:times": CALENDARS}
 CARD = McpServerSettings(usage_card={"en": ("diary",), "de": ("Termin",)})
@@ -25,9 +32,9 @@ class Parts:
 
     def __init__(self) -> None:
         self.catalog = Catalog()
-        self.gating = Gating(self.catalog, Schemas())
+        self.gating = Gating(self.catalog, Schemas(), tables())
 
-    def add(self, name: str, settings: McpServerSettings | None = None) -> None:
+    def add(self, name: str, settings: McpServerSettings | CliToolSettings | None = None) -> None:
         entry = settings or McpServerSettings()
         self.catalog.configure(name, entry)
         self.gating.configure(name, entry)
@@ -72,6 +79,38 @@ def test_a_card_counts_in_all_its_languages() -> None:
     assert gating.passed("my Termin tomorrow") == {"mcp:times"}
     assert gating.passed("write into the diary") == {"mcp:times"}
     assert gating.passed("see mcp:github, the diary") == {"mcp:times", "mcp:github"}
+
+
+@pytest.mark.parametrize(
+    ("card", "text", "passes"),
+    [
+        (("pull request",), "my pull requests", True),
+        (("pull request",), "the weather", False),
+        (("pull request",), "use cli:gh", True),
+        ({"en": ("pull request",)}, "the weather", False),
+        ({"en": ()}, "the weather", True),
+        ((), "the weather", True),
+    ],
+)
+def test_a_program_with_a_card_is_offered_when_the_card_matches(
+    card: UsageCard, text: str, passes: bool
+) -> None:
+    made = parts()
+    made.add("cli:gh", CliToolSettings(command="gh", usage_card=card))
+    made.report("cli:gh", {"gh": "Works with the code host"})
+    assert ("cli:gh" in made.gating.passed(text)) == passes
+    verdict = made.gating.explain(text)[1]["cli:gh"]
+    assert verdict.passed == passes
+    assert made.gating.decides("cli:gh") == (card not in ((), {"en": ()}))
+
+
+def test_a_program_that_loses_its_card_is_offered_again() -> None:
+    made = parts()
+    made.add("cli:gh", CliToolSettings(command="gh", usage_card=("pull request",)))
+    made.report("cli:gh", {"gh": "Works with the code host"})
+    assert "cli:gh" not in made.gating.passed("the weather")
+    made.add("cli:gh", CliToolSettings(command="gh"))
+    assert "cli:gh" in made.gating.passed("the weather")
 
 
 def test_explaining_decides_the_same() -> None:

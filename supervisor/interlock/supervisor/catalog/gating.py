@@ -7,6 +7,7 @@ they are configured: the order in which they came does not show.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -21,6 +22,7 @@ from interlock.supervisor.gate import (
     FocusRow,
     GateIndex,
     SourceText,
+    Tables,
     choose,
     decide,
     explain,
@@ -28,6 +30,13 @@ from interlock.supervisor.gate import (
 
 Recent = Sequence[tuple[str, ...]]
 """The gated sources of the last turns of a session, the newest first."""
+SERVERS: Final = "mcp"
+"""Kind of the sources that the gate always decides about."""
+
+
+def has_phrases(card: UsageCard) -> bool:
+    """Whether a usage card has a word or phrase in any language."""
+    return any(card.values()) if isinstance(card, Mapping) else bool(card)
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True, rename={"origin": "from"}):
@@ -50,10 +59,10 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 class Gating:
     """Follows the catalog source by source and answers for single requests."""
 
-    def __init__(self, catalog: Catalog, schemas: Schemas) -> None:
+    def __init__(self, catalog: Catalog, schemas: Schemas, tables: Tables) -> None:
         self._catalog = catalog
         self._schemas = schemas
-        self._index = GateIndex()
+        self._index = GateIndex(tables)
         self._about: dict[str, tuple[str, UsageCard]] = {}
         """Description and card of each source, as its entry gives them."""
         self._rows: dict[str, tuple[CatalogRow, ...]] = {}
@@ -104,7 +113,9 @@ class Gating:
         if self._read.get(source) == key:
             return
         self._read[source] = key
-        if gated(source):
+        if not self.decides(source):
+            self._index.remove(source)
+        else:
             description, card = self._about[source]
             told = self._schemas.descriptions(row.digest for row in rows)
             tools = sorted((row.local, told.get(row.digest) or row.summary) for row in rows)
@@ -122,12 +133,28 @@ class Gating:
         """Whether the gate knows something else of a source than when `changes` had that value."""
         return self._changed_at.get(source, 0) > changes
 
+    def decides(self, source: str) -> bool:
+        """Whether the gate decides about a source: a server, or a CLI tool with a usage card.
+
+        Without a card there is nothing that tells when a program is wanted, so it is not withheld.
+        """
+        if not gated(source) or source not in self._about:
+            return False
+        return WorkerName.parse(source).kind == SERVERS or has_phrases(self._about[source][1])
+
+    def _open(self) -> frozenset[str]:
+        """The sources that the gate could keep back but has no say about."""
+        return frozenset(one for one in self._about if gated(one) and not self.decides(one))
+
     # --- requests ---
 
     def passed(self, text: str, recent: Recent = (), *, calls: bool = False) -> frozenset[str]:
-        """The gated sources that a request is about. `calls`: the text is a program of calls."""
+        """The gated sources that a request may have: what it is about and CLI tools
+
+        `calls`: the text is a program of calls.
+        """
         decision = decide(self._index, text[:LOOKED_AT], Context(tuple(recent)))
-        return frozenset(decision.offered) | self._named(text, calls).keys()
+        return self._open() | frozenset(decision.offered) | self._named(text, calls).keys()
 
     def explain(
         self, text: str, recent: Recent = (), *, calls: bool = False
@@ -135,7 +162,7 @@ class Gating:
         """The threshold, and the same decision for every gated source with all evidence."""
         decision = explain(self._index, text[:LOOKED_AT], Context(tuple(recent)))
         named = self._named(text, calls)
-        verdicts = {}
+        verdicts = {source: Verdict(passed=True) for source in self._open()}
         for row in decision.sources:
             evidence = [
                 Evidence(word=one.word, origin=one.origin, weight=round(one.weight, 4))
@@ -157,7 +184,7 @@ class Gating:
         if self._written is None:
             # The order of the sources does not show: a name belongs to one, or to all that have it.
             self._written = WrittenNames(
-                row for source, rows in self._rows.items() if gated(source) for row in rows
+                row for source, rows in self._rows.items() if self.decides(source) for row in rows
             )
         return self._written.sources(text, calls=calls)
 
@@ -174,14 +201,16 @@ class Gating:
         key = (agent, settings.description)
         found = self._focus.get(key)
         if found is None:
-            found = self._focus[key] = choose(agent, settings.description, self._focus_rows())
+            found = self._focus[key] = choose(
+                agent, settings.description, self._focus_rows(), self._index.frequencies
+            )
         return msgspec.structs.replace(settings, focus=found) if found else settings
 
     def _focus_rows(self) -> list[FocusRow]:
         found = []
         for source, (description, card) in sorted(self._about.items()):
             rows = self._rows.get(source, ())
-            if gated(source):
+            if WorkerName.parse(source).kind == SERVERS:
                 name = WorkerName.parse(source).id
                 phrases = SourceText(source, name, cards=card).phrases()
                 words = " ".join((description, *(row.local for row in rows)))

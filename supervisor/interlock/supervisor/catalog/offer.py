@@ -15,7 +15,7 @@ from interlock.supervisor.catalog.never import never_for_agents
 from interlock.supervisor.catalog.rows import CatalogRow, SourceView
 from interlock.supervisor.policy.decision import allows, forbids, per_call, standing
 
-GATED: Final = frozenset({"mcp"})
+GATED: Final = frozenset({"mcp", "cli"})
 """Kinds of sources with so many capabilities that each has to be what the request is about."""
 By = Literal["disabled", "policy", "grant", "deny", "state", "limit", "kind", "gate"]
 NOT_ABOUT: Final = "nothing in the request is about it"
@@ -148,7 +148,7 @@ def make_offer(
 
 
 def gated(source: str) -> bool:
-    """Whether the gate decides about a source; the others are offered within an agent's grant."""
+    """Whether the gate may keep a source back; the others are offered within an agent's grant."""
     return source.partition(":")[0] in GATED
 
 

@@ -18,7 +18,6 @@ from interlock.supervisor.catalog.offer import (
     Offer,
     Withheld,
     forbidden,
-    gated,
     in_focus,
     make_offer,
 )
@@ -85,7 +84,13 @@ class OfferApi:
             "agent": name,
             "threshold": threshold,
             "sources": [
-                _source_document(view, verdicts.get(view.name), offer, view.name in focus)
+                _source_document(
+                    view,
+                    verdicts.get(view.name),
+                    offer,
+                    gated=turns.gating.decides(view.name),
+                    focus=view.name in focus,
+                )
                 for view in sources.values()
             ],
             "schema_tokens": {
@@ -146,12 +151,12 @@ def _row_document(row: CatalogRow, policy: PolicySettings) -> dict[str, Any]:
 
 
 def _source_document(
-    view: SourceView, verdict: Verdict | None, offer: Offer, focus: bool
+    view: SourceView, verdict: Verdict | None, offer: Offer, *, gated: bool, focus: bool
 ) -> dict[str, Any]:
     """One source of `why`; `by` names the step that decided."""
     rows = [row for row in offer.rows if row.source == view.name]
     held = [one for one in offer.withheld if one.source == view.name]
-    by, reason = ("gate" if gated(view.name) else "grant"), ""
+    by, reason = ("gate" if gated else "grant"), ""
     if not rows:
         by, reason = _decided(held, by)
     verdict = verdict or Verdict(passed=False)

@@ -342,7 +342,7 @@ class TurnOffers:
         """The turn ends: its tickets are void from now on, at every worker that still serves."""
         opened = self._open.pop(turn, None)
         if opened is not None:
-            had = {row.worker for row in opened.rows.values() if gated(row.worker)}
+            had = {row.worker for row in opened.rows.values() if self._gating.decides(row.worker)}
             self._sessions.ended(opened.agent, opened.session, had)
         self._permits.withdraw(turn)
         for void in self._tickets.revoke_turn(turn):

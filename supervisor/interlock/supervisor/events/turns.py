@@ -66,6 +66,7 @@ from interlock.supervisor.policy.decision import per_call
 from interlock.supervisor.policy.desk import ApprovalDesk
 from interlock.supervisor.policy.permits import Permits
 from interlock.supervisor.policy.tickets import TicketOffice
+from interlock.supervisor.shipped import tables
 
 LIVE: Final = 1_000
 """Turns under way at once."""
@@ -158,7 +159,7 @@ class TurnService:
         self.approvals = approvals
         self.permits = Permits(workers, catalog, tickets, approvals)
         turn_permits = TurnPermits(workers, self.permits, self._pause)
-        self.gating = Gating(catalog, schemas)
+        self.gating = Gating(catalog, schemas, tables())
         self.offers = TurnOffers(workers, catalog, tickets, turn_permits, self.gating)
         publish_call = publish_call or (lambda _, event: sequencer.publish(event))
         self._calls = CallBook(journal, publish_call, clock)

@@ -10,6 +10,7 @@ from interlock.supervisor.gate.records import (
     Evidence,
     SourceDecision,
     SourceText,
+    Tables,
 )
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "GateIndex",
     "SourceDecision",
     "SourceText",
+    "Tables",
     "choose",
     "decide",
     "explain",

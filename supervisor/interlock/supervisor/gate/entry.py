@@ -8,7 +8,8 @@ from typing import Final
 
 from interlock.supervisor.gate.boilerplate import is_admin, strip
 from interlock.supervisor.gate.frequencies import Frequencies
-from interlock.supervisor.gate.records import SourceText
+from interlock.supervisor.gate.records import SourceText, Tables
+from interlock.supervisor.gate.vectors import Direction
 from interlock.supervisor.gate.words import english, german, humps, is_german, parts, tokens
 
 GENERIC: Final = frozenset(
@@ -27,13 +28,13 @@ MAX_TOOLS: Final = 400
 class Entry:
     """What the gate keeps of one source.
 
-    `terms` gives the best place of each term, `tools` the places in each tool by term: the number
-    of the tool, and whether the term is in its name. `tool_names` holds each tool's name as terms.
+    `terms` gives the best place of each term, `tools` by term the numbers of the tools with it
+    and of those with it in their names. `tool_names` holds each tool's name as terms.
     """
 
     source: str
     terms: dict[str, int]
-    tools: dict[str, tuple[tuple[int, bool], ...]]
+    tools: dict[str, tuple[frozenset[int], tuple[int, ...]]]
     tool_names: tuple[frozenset[str], ...]
     tool_weights: tuple[float, ...]
     """What each tool's name weighs as a whole."""
@@ -47,6 +48,8 @@ class Entry:
     """Words of the name, those left out that all servers have."""
     log_size: float
     """Logarithm of the number of terms: who says much matches much by chance."""
+    direction: Direction
+    """Where all of its text points."""
     phrases: tuple[tuple[str, str], ...]
     """Keys of the card's phrases (`phrase_keys`) with the phrases as they were written."""
 
@@ -67,17 +70,17 @@ def _described(text: str) -> list[str]:
     return found
 
 
-def read(text: SourceText, frequencies: Frequencies) -> Entry:
+def read(text: SourceText, tables: Tables) -> Entry:
     """Return the entry of a source; the same text always gives the same entry."""
+    frequencies = tables.frequencies
     own = parts(text.name)
     base = [word for word in own if word not in GENERIC] or own
     skipped = frozenset(_stems(base)) if _is_mere_name(text, base, frequencies) else _NONE
     tools = _Tools()
     for name, description in dict.fromkeys(text.tools[:MAX_TOOLS]):
         tools.add(parts(name), description, skipped)
-    terms = dict.fromkeys(
-        (t for t in _described(text.description) if t not in skipped), DESCRIPTION
-    )
+    about = [term for term in _described(text.description) if term not in skipped]
+    terms = dict.fromkeys(about, DESCRIPTION)
     for term, places in tools.places.items():
         terms[term] = TOOL_NAME if any(places.values()) else DESCRIPTION
     name_terms = frozenset(_stems(base)) - skipped
@@ -92,7 +95,7 @@ def read(text: SourceText, frequencies: Frequencies) -> Entry:
     return Entry(
         text.source,
         terms,
-        {term: tuple(sorted(places.items())) for term, places in tools.places.items()},
+        tools.numbers(),
         tuple(tools.names),
         weights,
         tools.lightest(weights),
@@ -101,6 +104,7 @@ def read(text: SourceText, frequencies: Frequencies) -> Entry:
         tuple(dict.fromkeys(name for name in ("".join(own), "".join(base)) if name)),
         len(base),
         log1p(len(terms)),
+        tables.vectors.direction([*_stems(base), *about, *tools.said]),
         tuple(phrases.items()),
     )
 
@@ -111,19 +115,31 @@ class _Tools:
     def __init__(self) -> None:
         self.places: dict[str, dict[int, bool]] = {}
         self.names: list[frozenset[str]] = []
+        self.said: list[str] = []
+        """All terms, each as often as it is said."""
 
     def add(self, words: list[str], description: str, skipped: frozenset[str]) -> None:
         """Read one tool, if it is about more than its server's health."""
         if is_admin(words):
             return
         number = len(self.names)
-        name = frozenset(_stems([word for word in words if word not in GENERIC])) - skipped
+        named = _stems([word for word in words if word not in GENERIC])
+        name = frozenset(named) - skipped
         self.names.append(name)
-        for term in _described(description):
+        described = _described(description)
+        self.said += named + described
+        for term in described:
             if term not in skipped:
                 self.places.setdefault(term, {}).setdefault(number, False)
         for term in name:
             self.places.setdefault(term, {})[number] = True
+
+    def numbers(self) -> dict[str, tuple[frozenset[int], tuple[int, ...]]]:
+        """Return by term the tools that have it, and those that have it in their names."""
+        return {
+            term: (frozenset(places), tuple(number for number in sorted(places) if places[number]))
+            for term, places in self.places.items()
+        }
 
     def lightest(self, weights: tuple[float, ...]) -> dict[str, float]:
         """Return by term the least weight of a tool's name that has it."""

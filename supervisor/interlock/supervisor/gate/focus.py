@@ -8,7 +8,7 @@ from typing import Final
 
 from interlock.supervisor.gate.boilerplate import strip
 from interlock.supervisor.gate.entry import GENERIC
-from interlock.supervisor.gate.frequencies import Frequencies, shipped
+from interlock.supervisor.gate.frequencies import Frequencies
 from interlock.supervisor.gate.words import english, german, is_german, parts, tokens
 
 MOST: Final = 6
@@ -34,20 +34,19 @@ def choose(
     name: str,
     description: str,
     rows: Iterable[FocusRow],
-    frequencies: Frequencies | None = None,
+    frequencies: Frequencies,
 ) -> tuple[str, ...]:
     """Return the names of at most six rows for an agent, the best first.
 
     Only whole words count, 3 for a word of a row's title and 1 for one of its description. Rows
     with as many points stand in the order of their names.
     """
-    table = shipped() if frequencies is None else frequencies
     wanted = _terms(f"{' '.join(parts(name))} {description}")
     points: dict[str, int] = {}
     for row in rows:
         title = {term for word in parts(row.title) if word not in GENERIC for term in english(word)}
-        titles = _telling(title & wanted, table)
-        texts = _telling((_terms(strip(row.description)) - title) & wanted, table)
+        titles = _telling(title & wanted, frequencies)
+        texts = _telling((_terms(strip(row.description)) - title) & wanted, frequencies)
         score = TITLE_HIT * titles + TEXT_HIT * texts
         if score >= LEAST:
             points[row.name] = max(score, points.get(row.name, 0))

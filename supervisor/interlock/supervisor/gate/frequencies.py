@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Final
 
 COMMON_RANKS: Final = 20_000
@@ -52,9 +50,3 @@ def parse(text: str) -> Frequencies:
         if rank != "0":
             ranks[term] = int(rank)
     return Frequencies(int(first), tools, ranks)
-
-
-@cache
-def shipped() -> Frequencies:
-    """Return the package's own table, read once."""
-    return parse(files(__package__).joinpath("frequencies.tsv").read_text("utf-8"))

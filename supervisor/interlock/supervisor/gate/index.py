@@ -7,9 +7,8 @@ from math import log
 from typing import Final, NamedTuple
 
 from interlock.supervisor.gate.entry import Entry, read
-from interlock.supervisor.gate.frequencies import Frequencies, shipped
 from interlock.supervisor.gate.numbers import SHIPPED, Numbers
-from interlock.supervisor.gate.records import SourceText
+from interlock.supervisor.gate.records import SourceText, Tables
 
 FEWEST: Final = 10
 MOST: Final = 100
@@ -18,6 +17,10 @@ MOST_KEPT: Final = 4096
 """Words of requests that are kept looked up."""
 MAX_NAME_WORDS: Final = 5
 """Words of a request that may together spell one name."""
+
+
+Word = tuple[tuple[str, ...], frozenset[str]]
+"""The terms of a word, and which of those related to it count for another word."""
 
 
 class Found(NamedTuple):
@@ -36,9 +39,11 @@ class Found(NamedTuple):
 class GateIndex:
     """What `decide` looks words up in. The same sources give the same index in any order."""
 
-    def __init__(self, frequencies: Frequencies | None = None, numbers: Numbers = SHIPPED) -> None:
+    def __init__(self, tables: Tables, numbers: Numbers = SHIPPED) -> None:
         self.numbers = numbers
-        self.frequencies = shipped() if frequencies is None else frequencies
+        self.tables = tables
+        self.frequencies = tables.frequencies
+        self.vectors = tables.vectors
         self.entries: dict[str, Entry] = {}
         self.postings: dict[str, dict[str, int]] = {}
         """Term to the sources that have it, with the best place."""
@@ -48,25 +53,23 @@ class GateIndex:
         """Beginnings of joined spellings, with how many spellings begin so."""
         self.phrases: dict[str, dict[str, str]] = {}
         """Key of a card's phrase to sources, with the phrase as it was written."""
-        self.found: dict[tuple[str, ...], Found] = {}
+        self.found: dict[Word, Found] = {}
         """Words that requests had, looked up (`score.look_up`)."""
         self.log_installed = log(FEWEST)
         self._weights: dict[str, float] = {}
         self.longest_phrase = 1
 
     @classmethod
-    def build(
-        cls, sources: Iterable[SourceText], frequencies: Frequencies | None = None
-    ) -> GateIndex:
+    def build(cls, sources: Iterable[SourceText], tables: Tables) -> GateIndex:
         """Return an index of these sources; of two with one id the last counts."""
-        index = cls(frequencies)
+        index = cls(tables)
         for text in sources:
             index.replace(text)
         return index
 
     def replace(self, text: SourceText) -> None:
         """Add a source, or put its new text in place of the old."""
-        self.put(read(text, self.frequencies))
+        self.put(read(text, self.tables))
 
     def put(self, entry: Entry) -> None:
         """Add a source that is read already, or put it in place of the old."""
@@ -109,11 +112,11 @@ class GateIndex:
         self.found.clear()
         self.log_installed = log(min(max(len(self.entries), FEWEST), MOST))
 
-    def keep(self, terms: tuple[str, ...], found: Found) -> None:
+    def keep(self, word: Word, found: Found) -> None:
         """Keep what was looked up until the index changes; of very many words none."""
         if len(self.found) >= MOST_KEPT:
             self.found.clear()
-        self.found[terms] = found
+        self.found[word] = found
 
     def weight(self, term: str) -> float:
         """Return how much a term tells, 0 to 1 (kept, since it does not depend on the sources)."""

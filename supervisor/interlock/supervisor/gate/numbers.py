@@ -7,7 +7,6 @@ from typing import Final
 
 FEATURES: Final = (
     "bias",
-    "sum",
     "most",
     "covered",
     "tool_name",
@@ -16,9 +15,9 @@ FEATURES: Final = (
     "pair",
     "size",
     "card",
-    "covered_squared",
     "installed",
-    "tool",
+    "spread",
+    "near",
 )
 """What speaks for one source by itself, in the order of `score.features`."""
 FARTHEST: Final = 4.0

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
+
+from interlock.supervisor.gate.frequencies import Frequencies
+from interlock.supervisor.gate.vectors import Vectors
 
 By = Literal["name", "usage_card", "evidence", "context", "gate"]
 """Why a source is offered; `gate`: it is not, because nothing was enough."""
 From = Literal["name", "usage_card", "server_name", "tool_name", "description", "context"]
 """Where a word of evidence stands."""
+
+
+class Tables(NamedTuple):
+    """What the gate knows of words in general, whatever is installed."""
+
+    frequencies: Frequencies
+    vectors: Vectors
 
 
 @dataclass(frozen=True, slots=True)

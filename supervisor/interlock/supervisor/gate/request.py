@@ -26,6 +26,8 @@ class Request:
     lowered: list[str]
     german: bool
     terms: list[Term]
+    meant: list[str]
+    """The terms in English, each as often as it is said."""
 
 
 def read(index: GateIndex, text: str) -> Request:
@@ -35,13 +37,19 @@ def read(index: GateIndex, text: str) -> Request:
     in_german = is_german(lowered)
     pick = german if in_german else english
     found: list[Term] = []
+    meant: list[str] = []
     for word, low in zip(words, lowered, strict=True):
         terms = pick(low)
-        if terms:
-            found.append((word, _in_german(index, low, terms) if in_german else terms))
-        if low[1:] != word[1:]:
+        if terms and in_german:
+            every = _in_german(index, low, terms)
+            meant += [term for term in every if term not in terms]
+            found.append((word, every))
+        elif terms:
+            meant += terms
+            found.append((word, terms))
+        if low != word and low[1:] != word[1:]:
             found += [(part, pick(part)) for part in humps(word) if pick(part)]
-    return Request(words, lowered, in_german, found)
+    return Request(words, lowered, in_german, found, meant)
 
 
 def _in_german(index: GateIndex, word: str, terms: tuple[str, ...]) -> tuple[str, ...]:

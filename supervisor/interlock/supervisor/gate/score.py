@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from heapq import nlargest
 from math import exp, log1p
 from operator import mul
@@ -14,6 +14,7 @@ from interlock.supervisor.gate.named import Calls
 from interlock.supervisor.gate.numbers import FARTHEST, RELATED
 from interlock.supervisor.gate.related import relatives
 from interlock.supervisor.gate.request import Request
+from interlock.supervisor.gate.vectors import Direction, near
 
 FLOOR: Final = 0.07
 """Words that weigh less are no evidence."""
@@ -29,6 +30,8 @@ NOBODY: Final = -8.0
 """How little speaks for the next source where there is none."""
 
 
+_NO_TERMS: Final[frozenset[str]] = frozenset()
+_NOWHERE: Final[tuple[frozenset[int], tuple[int, ...]]] = (frozenset(), ())
 Hit = tuple[int, str, float]
 """A word of the request that a source has: which word, as which term, and its weight."""
 
@@ -39,6 +42,8 @@ class Gathered(NamedTuple):
     words: list[tuple[int, Found]]
     sums: dict[str, float]
     total: float
+    direction: Direction
+    """Where the request points."""
 
     def hits(self, source: str) -> list[Hit]:
         """Return the words that a source has, in the request's order."""
@@ -55,24 +60,22 @@ def gather(index: GateIndex, request: Request) -> Gathered:
     sums: dict[str, float] = {}
     total = 0.0
     for at, (_, terms) in enumerate(request.terms):
-        found = index.found.get(terms)
-        if found is None:
-            found = look_up(index, terms)
-            index.keep(terms, found)
+        found = index.found.get((terms, _NO_TERMS)) or look_up(index, terms, _NO_TERMS)
         if found.first in seen:
             continue
         seen.add(found.first)
         if not found.related.isdisjoint(direct):
-            found = look_up(index, terms, direct)
+            said = found.related & direct
+            found = index.found.get((terms, said)) or look_up(index, terms, said)
         total += found.weight
         words.append((at, found))
         for source, place in found.places.items():
             sums[source] = sums.get(source, 0.0) + place[1]
-    return Gathered(words, sums, total or 1e-9)
+    return Gathered(words, sums, total or 1e-9, index.vectors.direction(request.meant))
 
 
-def look_up(index: GateIndex, terms: tuple[str, ...], said: Container[str] = frozenset()) -> Found:
-    """Return where one word stands: by source its best term, or one related to it.
+def look_up(index: GateIndex, terms: tuple[str, ...], said: frozenset[str]) -> Found:
+    """Return where one word stands: by source its best term, or one related to it; this is kept.
 
     Related terms that are said themselves do not count twice.
     """
@@ -93,38 +96,38 @@ def look_up(index: GateIndex, terms: tuple[str, ...], said: Container[str] = fro
             for source in postings[term]:
                 if source not in places or places[source][1] < value:
                     places[source] = (term, value)
-    return Found(known[0] if known else terms[0], own, places, frozenset(related))
+    found = Found(known[0] if known else terms[0], own, places, frozenset(related))
+    index.keep((terms, said), found)
+    return found
 
 
 def features(
-    index: GateIndex, source: str, hits: list[Hit], total: float, card: float
+    index: GateIndex, source: str, hits: list[Hit], gathered: Gathered, card: float
 ) -> tuple[float, ...]:
     """Return what speaks for one source by itself, in the order of `numbers.FEATURES`."""
     entry = index.entries[source]
     if len(hits) == 1:
-        return _one_word(index, entry, hits[0], total, card)
+        return _one_word(index, entry, hits[0], gathered, card)
     tools, name_terms = entry.tools, entry.name_terms
-    by_tool: dict[int, float] = {}
     by_name: dict[int, float] = {}
-    have = most = own = pair = last_weight = 0.0
+    have = most = own = pair = spread = last_weight = 0.0
     last_at = -2
-    before: tuple[tuple[int, bool], ...] = ()
+    before = _NOWHERE[0]
     for at, term, weight in hits:
         have += weight
         if weight > most:
             most = weight
         if term in name_terms:
             own += weight
-        places = tools.get(term, ())
-        for number, in_name in places:
-            by_tool[number] = by_tool.get(number, 0.0) + weight
-            if in_name:
-                by_name[number] = by_name.get(number, 0.0) + weight
-        if last_at + 1 == at and before and places:
+        every, named = tools.get(term, _NOWHERE)
+        spread += weight * len(every)
+        for number in named:
+            by_name[number] = by_name.get(number, 0.0) + weight
+        if last_at + 1 == at and before and not before.isdisjoint(every):
             lesser = last_weight if last_weight < weight else weight
-            if lesser > pair and _meet(before, places):
+            if lesser > pair:
                 pair = lesser
-        before, last_at, last_weight = places, at, weight
+        before, last_at, last_weight = every, at, weight
     best_name = share = 0.0
     for number, got in by_name.items():
         whole = got / (entry.tool_weights[number] or 1.0) * (got if got < 1.0 else 1.0)
@@ -132,64 +135,54 @@ def features(
             share = whole
         if got > best_name:
             best_name = got
-    covered = have / total
     return (
         1.0,
-        log1p(have),
         most,
-        covered,
+        have / gathered.total,
         log1p(best_name),
         share,
         own / (entry.name_weight or 1.0) * (own if own < 1.0 else 1.0),
         pair,
         entry.log_size,
         card if card < 1.5 else 1.5,
-        covered * covered,
         index.log_installed,
-        log1p(max(by_tool.values())) if by_tool else 0.0,
+        spread / (len(entry.tool_names) or 1),
+        near(gathered.direction, entry.direction),
     )
 
 
 def _one_word(
-    index: GateIndex, entry: Entry, hit: Hit, total: float, card: float
+    index: GateIndex, entry: Entry, hit: Hit, gathered: Gathered, card: float
 ) -> tuple[float, ...]:
     """Return the same for a source that has one word of the request, as most have."""
     _, term, weight = hit
     once = weight if weight < 1.0 else 1.0
-    covered = weight / total
-    logarithm = log1p(weight)
     lightest = entry.lightest.get(term)
     in_name = lightest is not None
     return (
         1.0,
-        logarithm,
         weight,
-        covered,
-        logarithm if in_name else 0.0,
+        weight / gathered.total,
+        log1p(weight) if in_name else 0.0,
         weight / (lightest or 1.0) * once if in_name else 0.0,
         weight / (entry.name_weight or 1.0) * once if term in entry.name_terms else 0.0,
         0.0,
         entry.log_size,
         card if card < 1.5 else 1.5,
-        covered * covered,
         index.log_installed,
-        logarithm if term in entry.tools else 0.0,
+        weight * len(entry.tools.get(term, _NOWHERE)[0]) / (len(entry.tool_names) or 1),
+        near(gathered.direction, entry.direction),
     )
-
-
-def _meet(some: tuple[tuple[int, bool], ...], others: tuple[tuple[int, bool], ...]) -> bool:
-    """Tell whether two words stand in one tool."""
-    return not {number for number, _ in some}.isdisjoint([number for number, _ in others])
 
 
 def alone(
     index: GateIndex, gathered: Gathered, hits: Mapping[str, list[Hit]], calls: Calls
 ) -> list[tuple[float, str]]:
     """Return what each source has alone, the best first."""
-    numbers, total, cards = index.numbers.alone, gathered.total, calls.cards
+    numbers, cards = index.numbers.alone, calls.cards
     found = []
     for source, words in hits.items():
-        values = features(index, source, words, total, cards.get(source, 0.0))
+        values = features(index, source, words, gathered, cards.get(source, 0.0))
         found.append((sum(map(mul, numbers, values)), source))
     found.sort(key=lambda item: (-item[0], item[1]))
     return found
