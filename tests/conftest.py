@@ -9,4 +9,4 @@ settings.register_profile(
 settings.load_profile("shared-machine")
 
 # A tool, not a test: it fits the gate's numbers, for which it needs numpy.
-collect_ignore = ["bench/gate_fit.py"]
+collect_ignore = ["bench/gate_fit.py", "bench/gate_vectors.py"]
