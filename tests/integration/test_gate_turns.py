@@ -159,7 +159,7 @@ def test_the_order_in_which_servers_connect_does_not_show(tmp_path: Path) -> Non
         interlock.config.write_text(timing() + agent + "".join(tables))
         interlock.start()
         try:
-            for name in ("agent:talker", *(f"mcp:{name}" for name in order)):
+            for name in ("agent:talker", "core:basics", *(f"mcp:{name}" for name in order)):
                 interlock.wait_state(name, "READY")
             client = interlock.client
             offer = client.request(messages.ToolsGet, text=text, agent="talker")
