@@ -79,7 +79,7 @@ def test_a_flood_of_calls_pushes_no_events_of_others_out(liar: Liar) -> None:
         await say(host, m.CallReports(reports=reports))
 """)
         busy.wait(3)
-    _check(liar, before)
+    _check(liar, before, rows=0)
     assert interlock.worker("mcp:liar")["calls"] >= 15_000
 
 
@@ -110,7 +110,7 @@ def status_of(liar: Liar) -> dict[str, object]:
     return dict(liar.interlock.client.request(m.SnapshotGet))
 
 
-def _check(liar: Liar, before: dict[str, object]) -> None:
+def _check(liar: Liar, before: dict[str, object], rows: int = 1) -> None:
     """Whatever was said, others can be followed, and what was left out is counted and said."""
     interlock = liar.interlock
     replay = interlock.client.request(m.ReplayGet, epoch=before["epoch"], seq=before["seq"])
@@ -119,7 +119,7 @@ def _check(liar: Liar, before: dict[str, object]) -> None:
     assert len(mine) < 8_000
     others = [event for event in replayed if event.get("name") == "mcp:good"]
     assert others
-    assert liar.codes().count("too_many_reports") == 1
+    assert liar.codes().count("too_many_reports") == rows
     assert interlock.worker("mcp:liar")["left_out"] > 5_000
     assert interlock.worker("mcp:good")["left_out"] == 0
     assert interlock.worker("mcp:liar")["state"] in ("READY", "DEGRADED")

@@ -59,9 +59,10 @@ class Bucket:
 
 
 class Quotas:
-    """The quotas of all workers, and the row under needs attention about each that is over one.
+    """The quotas of all workers, and the row under needs attention about each that says too much.
 
-    `publish` takes the events about calls. `left_out` counts by worker what was not made known.
+    `publish` takes the events about calls. `left_out` counts by worker what was not made known;
+    that many calls run is no fault, so only reports of a worker about itself bring the row.
     """
 
     def __init__(
@@ -84,20 +85,20 @@ class Quotas:
             bucket = self._calls[worker] = Bucket(CALL_EVENTS, now)
         if bucket.take(now):
             self._publish(event)
-        else:
-            self.leave_out(worker)
+        else:  # a busy server is no fault that a person should look into
+            self.left_out[worker] += 1
 
     def leave_out(self, worker: str, count: int = 1) -> None:
-        """Count what is not made known; the row about it is the same as long as it is there."""
+        """Count reports that are not made known; the row is the same as long as it is there."""
         self.left_out[worker] += count
-        if self._attention.has(worker, TOO_MANY):  # a busy server has thousands of these a second
+        if self._attention.has(worker, TOO_MANY):
             return
         self._attention.set(
             Row(
                 name=worker,
                 code=TOO_MANY,
-                message=f"{worker} reports more than others could follow; some of it is left out "
-                "of the events (`left_out` in its status counts that).",
+                message=f"{worker} changes its state, rows or processes more often than others "
+                "could follow; some of it is left out (`left_out` in its status counts that).",
                 fix=f"See `interlock logs {worker}`; if nothing explains it, "
                 f"`interlock restart {worker}`.",
             )
