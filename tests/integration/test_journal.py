@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 
 from interlock.bus.errors import JournalError
 from interlock.supervisor.events.journal import Journal, JournalBounds
-from interlock.supervisor.events.journalrows import CallRow, TurnRow
+from interlock.supervisor.events.journalrows import ApprovalRow, CallRow, TurnRow
 
 QUICK = JournalBounds(retry=0.05, linger=0.0)
 
@@ -33,6 +34,12 @@ def call(number: int, outcome: str = "", turn: str = "t1", worker: str = "mcp:gi
         capability="mcp:git/log",
         turn=turn,
         outcome=outcome,
+    )
+
+
+def approval(id_: str) -> ApprovalRow:
+    return ApprovalRow(
+        id=id_, capability="mcp:git/log", arguments="{}", digest="d", asked=1.0, outcome="yes"
     )
 
 
@@ -414,3 +421,34 @@ def test_a_disk_that_stays_full_does_not_fill_the_memory(tmp_path: Path) -> None
         assert made.overfull
 
     asyncio.run(run())
+
+
+def test_calls_and_approvals_are_bounded_without_any_turn(tmp_path: Path) -> None:
+    async def story() -> None:
+        bounds = JournalBounds(calls=3, prune_calls=10, linger=0.0)
+        async with journal(tmp_path / "j.sqlite3", bounds=bounds) as (made, _, _):
+            made.add_calls([call(n, "ok", turn="") for n in range(20)])
+            for _ in range(2):  # the second is written when what follows the first is done
+                await made.put_approval(approval("a"))
+            assert len(await made.calls("")) == 3
+            for n in range(20):
+                await made.put_approval(approval(str(n)))
+            assert len(await made.approvals(100)) < 15
+
+    run(story)
+
+
+def test_the_close_waits_for_no_read_that_the_disk_holds_up(tmp_path: Path) -> None:
+    async def story() -> None:
+        held = threading.Event()
+        made = Journal(tmp_path / "j.sqlite3", "e1", Notices(), JournalBounds(close=0.05))
+        await made.open()
+        assert made._reader is not None
+        made._reader.submit(held.wait)
+        try:
+            async with asyncio.timeout(10):
+                await made.close()
+        finally:
+            held.set()
+
+    run(story)

@@ -57,6 +57,8 @@ class JournalBounds(msgspec.Struct, frozen=True, kw_only=True):
     """Calls that belong to no turn."""
     prune_every: int = 100
     """Ended turns between two prunings."""
+    prune_calls: int = 2_000
+    """Reports of calls and of approvals between two prunings."""
     commit: float = 2.0
     """How long an accept or end waits for the disk before it goes on without it."""
     read: float = 10.0
@@ -111,6 +113,7 @@ class Journal:
         self._connection: sqlite3.Connection | None = None
         self._place = (0, 0)
         self._ended = self._bounds.prune_every
+        self._reported = 0
         # The loop's own.
         self._slow = False
 
@@ -295,9 +298,12 @@ class Journal:
             self._wake.notify()
         if self._thread is not None and self._reader is not None:
             thread, reader = self._thread, self._reader
-            await asyncio.get_running_loop().run_in_executor(
-                reader, thread.join, self._bounds.close
-            )
+            # The reader may be held up by the same disk as the writer.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._bounds.close):
+                    await asyncio.get_running_loop().run_in_executor(
+                        reader, thread.join, self._bounds.close
+                    )
             reader.shutdown(wait=False, cancel_futures=True)
 
     # --- in the writer's thread ---
@@ -377,6 +383,10 @@ class Journal:
                 if isinstance(operation, PutTurn) and operation.row.state not in UNFINISHED:
                     self._stored.add(operation.turn)
                     self._ended += 1
+                elif isinstance(operation, PutCalls):
+                    self._reported += len(operation.calls)
+                elif isinstance(operation, PutApproval):
+                    self._reported += 1
             recovered, self._degraded = self._degraded, False
         self._tell(self._acknowledge, acknowledged, recovered)
         self._prune()
@@ -451,10 +461,11 @@ class Journal:
         )
 
     def _prune(self) -> None:
-        if self._connection is None or self._ended < self._bounds.prune_every:
-            return
-        self._ended = 0
         bounds = self._bounds
+        due = self._ended >= bounds.prune_every or self._reported >= bounds.prune_calls
+        if self._connection is None or not due:
+            return
+        self._ended = self._reported = 0
         # If the disk refuses, the next batch notices; nothing depends on the pruning.
         with contextlib.suppress(sqlite3.Error):
             journalfile.prune(
