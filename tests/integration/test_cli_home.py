@@ -99,3 +99,7 @@ def test_a_home_and_folders_with_bytes_that_are_no_text(cli: CommandLine) -> Non
     assert done_.returncode == 0, done_
     assert "mistake" not in done_.stdout + done_.stderr
     assert "udcff" in done_.stdout
+    up = cli.shell("cd $'\\xff'; interlock up --detach")
+    assert (up.returncode, up.stdout) == (1, "")
+    assert "is not UTF-8" in up.stderr and up.stderr.count("\n") == 1, up
+    assert "Traceback" not in (cli.home / "logs" / "up.log").read_text()

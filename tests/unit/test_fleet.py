@@ -137,3 +137,44 @@ def test_the_spawner_knows_the_pid_better_than_a_hello(tmp_path: Path) -> None:
         assert fleet.pids() == {NAME: 77}
 
     story(tmp_path, tell)
+
+
+def test_a_socket_file_that_cannot_be_removed_costs_no_worker_its_next_start(
+    tmp_path: Path,
+) -> None:
+    async def tell(fleet: Fleet, told: Told, events: list[Event]) -> None:
+        member = fleet.members[NAME]
+        (tmp_path / "socket" / "taken").mkdir(parents=True)
+        member.endpoint = f"ipc://{tmp_path / 'socket'}"
+        fleet.exited(NAME, 1, None, 9)
+        assert member.worker.state == "BACKOFF" and member.timer is not None
+        fleet.feed(NAME, inputs.Start(now=1.0))
+        ready(fleet, 2)
+        assert seen(fleet) == ("READY", "")
+
+    story(tmp_path, tell)
+
+
+def test_a_step_that_fails_is_reported_and_holds_up_no_other(tmp_path: Path) -> None:
+    async def tell(fleet: Fleet, told: Told, events: list[Event]) -> None:
+        trouble: list[object] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: trouble.append(context["exception"]))
+        error = UnicodeEncodeError("utf-8", "\udcff", 0, 1, "no text")
+
+        def broken(*_: object) -> bool:
+            raise error
+
+        everything: Any = Silent()
+        everything.forget = everything.send = broken
+        fleet.connect(everything, everything, told)
+        member = fleet.members[NAME]
+        fleet.exited(NAME, 1, None, 9)
+        assert member.worker.state == "BACKOFF" and member.timer is not None
+        assert told.ends and events[-1].__struct_config__.tag == "worker.backoff"
+        fleet.feed(NAME, inputs.Start(now=1.0))
+        fleet.feed(NAME, inputs.HelloReceived(now=1.0, generation=2, pid=43))
+        assert member.worker.state == "INITIALIZING" and member.timer is not None
+        assert trouble == [error, error]
+
+    story(tmp_path, tell)

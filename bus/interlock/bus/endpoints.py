@@ -158,8 +158,11 @@ def endpoint(home: Home, plane: Plane, worker: str = "", generation: int = 0) ->
 
 
 def unlink_endpoint(address: str) -> None:
-    """Remove the socket file of an address whose owner is dead; nothing happens if it is gone."""
-    with contextlib.suppress(FileNotFoundError):
+    """Remove the socket file of an address whose owner is dead; one that cannot be removed stays.
+
+    Nobody connects to it any more: the next generation has another address.
+    """
+    with contextlib.suppress(OSError):
         os.unlink(address.removeprefix("ipc://"))
 
 

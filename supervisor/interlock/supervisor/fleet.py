@@ -15,6 +15,7 @@ from interlock.bus.errors import NotFoundError
 from interlock.bus.messages import Configure, ControlDown, Drain, Stop
 from interlock.bus.names import workers_meant
 from interlock.bus.settings import AgentSettings, PolicySettings, Timing
+from interlock.supervisor.attempts import attempt
 from interlock.supervisor.attention import STATE, Attention, Row
 from interlock.supervisor.boot import (
     boot_record,
@@ -169,21 +170,19 @@ class Fleet:
         # First what keeps the worker going, then everybody who decides learns of it, and only then
         # it is announced: who acts on an event finds what it says.
         for command in todo:
-            self._execute(member, command)
-        try:
-            for command in todo:
-                if isinstance(command, commands.Fence):
-                    self._tell_gone(member, command.generation, command.reason)
-            if (worker.state, worker.reason, worker.generation) != before:
-                self.listener.worker_changed(name)
-            if commands.Forget() in todo:
-                self.listener.worker_forgotten(name)
-            for command in todo:
-                if isinstance(command, commands.Publish):
-                    self._sequencer.publish(command.event)
-        finally:
-            self._attend(member)
-            member.wake()
+            attempt(self._execute, member, command)
+        for command in todo:
+            if isinstance(command, commands.Fence):
+                attempt(self._tell_gone, member, command.generation, command.reason)
+        if (worker.state, worker.reason, worker.generation) != before:
+            attempt(self.listener.worker_changed, name)
+        if commands.Forget() in todo:
+            attempt(self.listener.worker_forgotten, name)
+        for command in todo:
+            if isinstance(command, commands.Publish):
+                attempt(self._sequencer.publish, command.event)
+        attempt(self._attend, member)
+        member.wake()
 
     def feed_all(self, make: type[inputs.Start]) -> None:
         """Apply the same wish to all workers whose entry is enabled, in parallel."""

@@ -10,9 +10,10 @@ from typing import Protocol
 
 import msgspec
 
-from interlock.bus.errors import ConfigError
+from interlock.bus.errors import ConfigError, InterlockError
 from interlock.bus.events import ConfigReloaded
 from interlock.bus.messages import Apply
+from interlock.supervisor.attempts import attempt
 from interlock.supervisor.attention import Attention, Row
 from interlock.supervisor.boot import configure_body
 from interlock.supervisor.config.diff import Diff, diff
@@ -53,6 +54,13 @@ class Configuration:
         self._sequencer = sequencer
         self._sources = sources
         self._lock = asyncio.Lock()
+        self._spawn = loaded.settings.supervisor.spawn
+        """What this supervisor was started with."""
+        self._closed = False
+
+    def close(self) -> None:
+        """From now on nothing is changed any more, not even by a reading that is under way."""
+        self._closed = True
 
     def files(self) -> Iterable[Path]:
         """All files that a change of would matter."""
@@ -68,7 +76,8 @@ class Configuration:
     async def reload(self) -> bytes:
         """Read everything again, apply the difference, return `{changed, problems}` as JSON.
 
-        Raises ConfigError, code `config`, when a named file cannot be read; all stays as it is.
+        Raises ConfigError, code `config`, when a named file cannot be read, and InterlockError,
+        code `stopping`, after `close`; all stays as it is.
         """
         async with self._lock:
             try:
@@ -83,6 +92,8 @@ class Configuration:
                 )
                 self._attention.set(row)
                 raise
+            if self._closed:
+                raise InterlockError("The supervisor is stopping.", code="stopping")
             change = diff(self.loaded.settings, loaded.settings)
             told = loaded.problems != self.loaded.problems
             self.loaded = loaded
@@ -118,21 +129,13 @@ class Configuration:
 
     def _apply(self, change: Diff, settings: Settings) -> None:
         fleet, now = self._fleet, time.monotonic()
-        if fleet.settings.supervisor.spawn != settings.supervisor.spawn:
-            self._attention.set(
-                Row(
-                    name="supervisor",
-                    code="needs_restart",
-                    message="The new value of `spawn` is not in force yet.",
-                    fix="interlock down; interlock up",
-                )
-            )
+        self._tell_restart(settings)
         fleet.settings = settings
         entries = settings.workers()
         for name, entry in entries.items():
             fleet.add(name, entry)
         fleet.arrange(entries)
-        self._sources.settings_changed(settings)
+        attempt(self._sources.settings_changed, settings)
         for name in change.removed:
             fleet.feed(name, inputs.Remove(now=now))
         for name in change.disabled:
@@ -140,15 +143,31 @@ class Configuration:
         for name in change.added + change.enabled:
             if entries[name].settings.enabled:
                 fleet.feed(name, inputs.Start(now=now))
+            else:  # perhaps its process, which was removed before, still ends
+                fleet.feed(name, inputs.Stop(now=now, reason=DISABLED, configured=True))
         for name in change.restart:
             if _wanted(fleet.members[name]):
                 reason = "its configuration changed"
                 fleet.feed(name, inputs.Restart(now=now, reason=reason, changed=True))
         for name in change.apply:
-            self._apply_live(fleet.members[name], now)
+            attempt(self._apply_live, fleet.members[name], now)
         if change.supervisor:
             for name in change.unchanged:
-                self._send_settings(fleet.members[name])
+                attempt(self._send_settings, fleet.members[name])
+
+    def _tell_restart(self, settings: Settings) -> None:
+        """Keep the row true that says what only a new supervisor takes over."""
+        if settings.supervisor.spawn == self._spawn:
+            self._attention.clear("supervisor", "needs_restart")
+            return
+        self._attention.set(
+            Row(
+                name="supervisor",
+                code="needs_restart",
+                message="The new value of `spawn` is not in force yet.",
+                fix="interlock down; interlock up",
+            )
+        )
 
     def _apply_live(self, member: Member, now: float) -> None:
         if member.worker.state is State.FAILED:  # perhaps this is what it failed for

@@ -15,10 +15,11 @@ from pathlib import Path
 import zmq
 
 from interlock.bus.endpoints import Home, HomeLock, default_home
-from interlock.bus.errors import ConfigError, InterlockError
+from interlock.bus.errors import ConfigError, InterlockError, UsageError
 from interlock.bus.events import Event
 from interlock.supervisor.config.model import Loaded
 from interlock.supervisor.config.read import load
+from interlock.supervisor.config.workspace import candidates
 from interlock.supervisor.doors import open_files_needed
 from interlock.supervisor.reload import Loader
 from interlock.supervisor.runtime import Supervisor
@@ -48,6 +49,7 @@ def run_supervisor(
         home.prepare()
         with HomeLock(home) as lock:
             loader = _loader(home, config, workspace)
+            _check_places(workspace, config)
             loaded = loader(None)
             sweep_recorded(home.processes)
             home.clear_run()
@@ -84,6 +86,19 @@ def _loader(home: Home, config: Path | None, workspace: Path | None) -> Loader:
         return load(home.path, workspace, config, environ, previous)
 
     return read
+
+
+def _check_places(workspace: Path | None, config: Path | None) -> None:
+    """Refuse folders of configuration that no message can carry: workers start in them."""
+    for candidate in candidates(workspace, config, os.environ):
+        try:
+            str(candidate.path).encode()
+        except UnicodeEncodeError:
+            shown = os.fsencode(candidate.path.parent).decode(errors="backslashreplace")
+            raise UsageError(
+                f"The path of the folder {shown} is not UTF-8; rename it, or start Interlock with "
+                "configuration in another one."
+            ) from None
 
 
 def _remedy(error: OSError | zmq.ZMQError) -> str:

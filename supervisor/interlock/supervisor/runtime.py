@@ -224,7 +224,6 @@ class Supervisor:
             loop.add_signal_handler(number, self.stop)
 
     async def _watch_files(self) -> None:
-        await self._read_again()  # what changed since the first reading, before anybody watched
         async for _ in changes(self._configuration.files):
             await self._read_again()
 
@@ -236,6 +235,7 @@ class Supervisor:
         self._log.info("supervisor.stopping")
         refused = (m.WorkerControl, m.Reload, m.TurnStart, m.Resolve)
         self._api.serve(dict.fromkeys(refused, _refuse), frozenset())
+        self._configuration.close()
         await self._background.close()
         self.turns.stop()
         await self._stop_workers()
@@ -251,8 +251,10 @@ class Supervisor:
         self._ctx.destroy(0)
         if self._lock.state() != "taken":
             for left in (self.home.connection_file, self.home.processes):
-                left.unlink(missing_ok=True)
-            self.home.clear_run()
+                with contextlib.suppress(OSError):  # the next start makes do with what is left
+                    left.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self.home.clear_run()
         self._log.info("supervisor.stopped")
         self._log_file.close()
 

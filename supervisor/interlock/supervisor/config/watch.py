@@ -20,12 +20,14 @@ _Print = tuple[int, int, int, int]
 
 
 async def changes(files: Callable[[], Iterable[Path]]) -> AsyncGenerator[None, None]:
-    """Yield once after every settled change of the files that `files` names at that moment.
+    """Yield at once, and once after every settled change of the files that `files` names then.
 
+    Who reads them each time misses nothing: what is told of is looked at before it is read.
     Folders that are missing, or that the system cannot watch, are looked at every second instead.
     Only content counts: a new file with the same bytes may yield, an untouched file never does.
     """
     seen = _prints(files())
+    yield
     while True:
         watched = _folders(files())
         async with aclosing(_stirrings(watched)) as stirrings:
@@ -56,8 +58,9 @@ async def _stirrings(folders: tuple[Path, ...]) -> AsyncGenerator[None, None]:
             recursive=False,
         ):
             yield
-    except (OSError, RuntimeError):
-        # No watches left, or a folder that vanished: looking is slower, but it always works.
+    except (OSError, RuntimeError, UnicodeError):
+        # No watches left, a folder that vanished or whose name is no text: looking is slower, but
+        # it always works.
         await asyncio.sleep(LOOK)
         yield
 

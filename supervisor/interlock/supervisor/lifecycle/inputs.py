@@ -21,9 +21,13 @@ class Start(Input):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop(Input):
-    """Somebody wants the worker not to run."""
+    """Somebody wants the worker not to run.
+
+    `configured`: because its entry says so, which therefore is there, even if it was gone before.
+    """
 
     reason: str = ""
+    configured: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -121,7 +121,9 @@ def _wish(worker: Worker, event: inputs.Input) -> list[Command]:
                 worker.reason = event.reason or worker.reason
             return []
         case State.STOPPING, inputs.Stop():
-            if worker.after is not After.FORGET:
+            if event.configured:
+                worker.reason = event.reason
+            if event.configured or worker.after is not After.FORGET:
                 worker.after = After.STAY
             worker.failure = None
             return []
