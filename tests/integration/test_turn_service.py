@@ -82,9 +82,9 @@ def test_a_turn_from_its_start_to_its_end(tmp_path: Path) -> None:
         assert made.turns.bad_items == 1
         (revoke,) = made.runtime.messages("mcp:git", Revoke)
         assert revoke.turn == T
-        assert made.tickets.unacknowledged() == 1
+        assert len(made.tickets.unheard(0)) == 1
         made.turns.on_revoked("mcp:git", 1, Revoked(n=revoke.n))
-        assert made.tickets.unacknowledged() == 0
+        assert len(made.tickets.unheard(0)) == 0
 
     run(tmp_path, story)
 

@@ -83,13 +83,13 @@ def test_a_turns_tickets_are_revoked_once_where_they_may_still_be_used() -> None
         ("mcp:time", 1, "t1"),
     ]
     assert made.revoke_turn("t1") == ()
-    assert made.unacknowledged() == 2
+    assert len(made.unheard(0)) == 2
     assert made.revoked("mcp:git", 1, void[0].message.n)
     assert not made.revoked("mcp:git", 1, void[0].message.n)
     assert not made.revoked("mcp:idle", 1, void[1].message.n)
-    assert made.unacknowledged() == 1
+    assert len(made.unheard(0)) == 1
     made.close_target("mcp:time", 1)
-    assert made.unacknowledged() == 0
+    assert len(made.unheard(0)) == 0
     assert made.revoke_turn("t2") == ()
 
 
@@ -99,7 +99,21 @@ def test_a_revocation_that_nobody_acknowledges_ends_with_its_tickets() -> None:
     made.turn_target("mcp:git", "t1", "agent:main", ["a"])
     made.revoke_turn("t1")
     clock.now += TICKET_LIFE
-    assert made.unacknowledged() == 0
+    assert len(made.unheard(0)) == 0
+
+
+def test_only_what_waits_for_long_enough_is_sent_again() -> None:
+    clock = Clock()
+    made = office(clock)
+    made.turn_target("mcp:git", "t1", "agent:main", ["a"])
+    void = made.revoke_turn("t1")
+    clock.now += 4
+    assert made.unheard(5.0) == ()
+    clock.now += 1
+    assert made.unheard(5.0) == void
+    assert made.unheard(5.0) == void
+    assert made.revoked("mcp:git", 1, void[0].message.n)
+    assert made.unheard(5.0) == ()
 
 
 def test_a_ticket_for_one_call_is_bound_to_everything() -> None:
@@ -130,7 +144,7 @@ def test_what_clients_hold_for_a_name_is_voided() -> None:
     assert made.lent_names("mcp:git") == {"a", "b"}
     void = made.revoke_lent("mcp:git", {"a", "c"})
     assert void is not None and set(void.message.ids) == {held[0].id, held[1].id}
-    assert made.unacknowledged() == 1
+    assert len(made.unheard(0)) == 1
     assert made.revoke_lent("mcp:git", {"a"}) is None
     assert made.lent_names("mcp:git") == {"b"}
     clock.now += TICKET_LIFE

@@ -57,7 +57,7 @@ from interlock.supervisor.spawn.sweep import Records
 from interlock.supervisor.status import Status, version
 from interlock.supervisor.toolnotes import ToolNotes
 from interlock.supervisor.upkeep import Upkeep
-from interlock.supervisor.watches import ping_workers, watch_home, watch_limits
+from interlock.supervisor.watches import ping_workers, repeat_revocations, watch_home, watch_limits
 
 EVENTS_HIGH_WATER: Final = 10_000
 """Events that one subscriber may be behind before it loses some."""
@@ -105,7 +105,7 @@ class Supervisor:
             self._doors.waiting,
         )
         catalog, schemas = Catalog(), Schemas()
-        tickets = TicketOffice(life=timing.ticket)
+        self._tickets = tickets = TicketOffice(life=timing.ticket)
         self._journal = Journal(home.journal, self.epoch, self._own_row)
         self._turn_logs = TurnLogs(self._journal, self._api.answer)
         quotas = Quotas(self.sequencer.publish, self.attention)
@@ -155,7 +155,7 @@ class Supervisor:
             self.attention,
             self._sampler,
             self.epoch,
-            lambda: sum(one.dropped for one in (self._control, inbox, self._api, self.sequencer)),
+            self._dropped,
             quotas.left_out,
         )
         handlers = Handlers(
@@ -205,6 +205,9 @@ class Supervisor:
                 "home", lambda: watch_home(self.fleet, self._lock, self._home_lost)
             )
             self._background.keep("upkeep", self._upkeep.watch)
+            self._background.keep(
+                "revocations", lambda: repeat_revocations(self.fleet, self._tickets)
+            )
             await self._stop.wait()
         finally:
             await self._end()
@@ -322,6 +325,12 @@ class Supervisor:
         )
 
     # --- what others report ---
+
+    def _dropped(self) -> int:
+        """All that was lost or refused since the start: frames, events, items, rows, reports."""
+        parts = (self._control, self._inbox, self._api, self.sequencer, self.attention)
+        lost = self.turns.bad_items + self._journal.dropped_calls
+        return lost + sum(one.dropped for one in parts)
 
     def _home_lost(self) -> None:
         """End: in order, unless another supervisor is in this one's place already."""

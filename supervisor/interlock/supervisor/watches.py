@@ -1,4 +1,4 @@
-"""What the supervisor looks at by the clock: pings and memory limits."""
+"""What the supervisor does by the clock: pings, memory limits, its home, lost revocations."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from interlock.supervisor.fleet import Fleet
 from interlock.supervisor.lifecycle import inputs
 from interlock.supervisor.member import Member
 from interlock.supervisor.pings import PingClock
+from interlock.supervisor.policy.tickets import TicketOffice
 from interlock.supervisor.resources import Sampler
 from interlock.supervisor.spawn.limits import judge
 
@@ -65,6 +66,18 @@ async def watch_home(fleet: Fleet, lock: HomeLock, on_lost: Callable[[], None]) 
         if lock.state() != "held":
             on_lost()
             return
+
+
+async def repeat_revocations(fleet: Fleet, tickets: TicketOffice) -> None:
+    """Send again, every `timing.ping`, what no worker acknowledged for as long. Until cancelled.
+
+    A message may find a full queue, and a ticket that is to be void would live on until it expires.
+    """
+    while True:
+        patience = fleet.timing.ping
+        await asyncio.sleep(patience)
+        for one in tickets.unheard(patience):
+            fleet.send(one.worker, one.generation, one.message)
 
 
 def _judge(fleet: Fleet, attention: Attention, member: Member, rss: int) -> None:

@@ -33,6 +33,16 @@ class _Serving:
     endpoint: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A revocation that no worker has acknowledged; both times are Unix seconds."""
+
+    revocation: Revocation
+    at: float
+    until: float
+    """When the last of its tickets is void by itself."""
+
+
 class TicketOffice:
     """Holds the keys of the generations that serve now, and knows what it issued under them.
 
@@ -47,7 +57,7 @@ class TicketOffice:
         self._turns: dict[str, set[tuple[str, int]]] = {}
         self._lent: dict[tuple[str, int], dict[str, tuple[str, float]]] = {}
         """Tickets of clients by id: the name that each is for, and its expiry."""
-        self._waiting: dict[tuple[str, int], dict[int, float]] = {}
+        self._waiting: dict[tuple[str, int], dict[int, _Asked]] = {}
         self._next = 0
         self._voided = 0.0
         """Unix seconds of the newest revocation that leaves later tickets of a turn valid."""
@@ -176,20 +186,31 @@ class TicketOffice:
     def _void(self, worker: str, generation: int, message: Revoke) -> Revocation:
         waiting = self._waiting.setdefault((worker, generation), {})
         self._forget_expired(waiting)
-        waiting[message.n] = self._clock() + self.life
-        return Revocation(worker=worker, generation=generation, message=message)
+        revocation = Revocation(worker=worker, generation=generation, message=message)
+        now = self._clock()
+        waiting[message.n] = _Asked(revocation, now, now + self.life)
+        return revocation
 
     def revoked(self, worker: str, generation: int, n: int) -> bool:
         """A worker acknowledged revocation `n`; False if it was never asked to."""
         return self._waiting.get((worker, generation), {}).pop(n, None) is not None
 
-    def unacknowledged(self) -> int:
-        """Revocations that no worker has acknowledged yet and whose tickets may still live."""
+    def unheard(self, patience: float) -> tuple[Revocation, ...]:
+        """Revocations to send again: no worker acknowledged them within `patience` seconds.
+
+        None whose tickets have all expired by now. To send one twice does no harm.
+        """
+        latest = self._clock() - patience
         for waiting in self._waiting.values():
             self._forget_expired(waiting)
-        return sum(map(len, self._waiting.values()))
+        return tuple(
+            asked.revocation
+            for waiting in self._waiting.values()
+            for asked in waiting.values()
+            if asked.at <= latest
+        )
 
-    def _forget_expired(self, waiting: dict[int, float]) -> None:
+    def _forget_expired(self, waiting: dict[int, _Asked]) -> None:
         now = self._clock()
-        for n in [n for n, until in waiting.items() if until <= now]:
+        for n in [n for n, asked in waiting.items() if asked.until <= now]:
             del waiting[n]
