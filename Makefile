@@ -6,12 +6,12 @@ BIN := $(VENV)/bin
 SOURCES := bus/interlock workers/interlock supervisor/interlock
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check bench wheel clean
+.PHONY: demo test check bench wheel clean compiled
 
-demo: $(VENV)/.demo
+demo: compiled
 	$(BIN)/interlock demo
 
-test: check tests/node/node_modules/.done
+test: check compiled tests/node/node_modules/.done
 	$(BIN)/pytest -q -n logical --maxprocesses 4 --dist loadfile
 
 check: $(VENV)/.test
@@ -20,8 +20,12 @@ check: $(VENV)/.test
 	$(BIN)/mypy $(SOURCES)
 	$(BIN)/lint-imports
 
-bench: $(VENV)/.demo
+bench: compiled
 	$(BIN)/interlock bench
+
+# Every process of Interlock starts sooner so, also where Python is told to keep no bytecode.
+compiled: $(VENV)/.demo
+	@$(BIN)/python -m compileall -q $(SOURCES)
 
 wheel: $(VENV)/.test
 	$(PIP) 'build>=1,<2'
