@@ -27,8 +27,9 @@ from interlock.bus.messages import (
     Result,
     Revoke,
 )
+from interlock.bus.pace import Pace
 from interlock.bus.socket import FdSocket, open_socket
-from interlock.bus.streams import Outbox, ResultStream
+from interlock.bus.streams import Outbox, ResultStream, WholeAnswer
 
 MAX_CONNECTIONS: Final = 1024
 """Connections with a valid ticket at the same time."""
@@ -36,6 +37,10 @@ MAX_IN_FLIGHT: Final = 1024
 """Calls in flight of one connection."""
 MAX_HELD: Final = 4 * MAX_MESSAGE
 """Bytes of results that wait for one connection before it may call nothing further."""
+MAX_NEWS: Final = 4096
+"""Characters of the text of a progress or log message; the rest is cut off."""
+MAX_FAILURE: Final = 64 << 10
+"""Characters of a failure's text: with more its header might be too large for the caller."""
 MAX_LEFT_MS: Final = 24 * 3600 * 1000
 """Remaining time beyond this counts as this."""
 SWEEP: Final = 5.0
@@ -62,6 +67,7 @@ class IncomingCall:
 
     __slots__ = (
         "_connection",
+        "_pace",
         "_server",
         "_started",
         "answered",
@@ -88,6 +94,7 @@ class IncomingCall:
     ) -> None:
         self._server = server
         self._connection = connection
+        self._pace: Pace[Progress] | None = None
         self._started = now
         self.deadline = now + min(call.left_ms, MAX_LEFT_MS) / 1000
         """When the caller stops waiting, without renewals; monotonic seconds."""
@@ -136,25 +143,26 @@ class IncomingCall:
     def fail(self, code: str, message: str, may_have_run: bool = False) -> None:
         """Answer without a result; `code` is one of `errors.OUTCOMES`."""
         if self._end():
-            text = writable(message)
+            text = writable(message[:MAX_FAILURE])
             failure = Failure(id=self.id, code=code, message=text, may_have_run=may_have_run)
-            self._server.send(self._connection, failure)
+            self._server.send_failure(self._connection, failure)
 
     def progress(self, progress: float, total: float | None = None, message: str = "") -> None:
-        """Pass progress on, which renews the caller's deadline; nothing if it wants none."""
+        """Pass progress on, which renews the caller's deadline; nothing if it wants none.
+
+        Of a flood only the newest is passed on, several times a second.
+        """
         if self.wants_progress and not self.answered and not self.cancelled:
-            text = writable(message)
-            self._server.send(
-                self._connection,
-                Progress(id=self.id, progress=progress, total=total, message=text),
-            )
+            if self._pace is None:
+                self._pace = self._server.pace(self._connection)
+            text = writable(message[:MAX_NEWS])
+            self._pace.tell(Progress(id=self.id, progress=progress, total=total, message=text))
 
     def log(self, level: str, message: str) -> None:
         """Pass a log message of the server on to the caller."""
         if not self.answered and not self.cancelled:
-            self._server.send(
-                self._connection, Log(level=writable(level), message=writable(message))
-            )
+            news = Log(level=writable(level[:MAX_NEWS]), message=writable(message[:MAX_NEWS]))
+            self._server.send(self._connection, news)
 
     def cancel(self) -> None:
         """Mark the call as unwanted and tell the handler; called for the caller's `cancel`.
@@ -165,6 +173,8 @@ class IncomingCall:
             return
         self.cancelled = True
         del self._connection.calls[self.id]
+        if self._pace is not None:
+            self._pace.stop()
         if self.on_cancel is not None:
             self.on_cancel()
 
@@ -176,6 +186,8 @@ class IncomingCall:
         if self.cancelled:
             return False
         del self._connection.calls[self.id]
+        if self._pace is not None:
+            self._pace.finish()
         return True
 
 
@@ -220,7 +232,7 @@ class DataServer:
             sock.close(0)
             raise
         self._socket = FdSocket(sock, self._received, on_burst=on_burst, on_unsent=self._unsent)
-        self._outbox = Outbox(self._socket.send, self._lost)
+        self._outbox = Outbox(self._socket, self._lost)
         self._loop = loop
         self._sweeper: asyncio.TimerHandle | None = None
 
@@ -248,7 +260,7 @@ class DataServer:
         return not self._socket.closed and self._listening.mend()
 
     async def flushed(self) -> None:
-        """Return when every result that was answered has left; the caller sets a deadline."""
+        """Return when every answer that had to wait has left; the caller sets a deadline."""
         await self._outbox.flushed()
 
     def close(self, linger: float = 0.0) -> None:
@@ -273,15 +285,28 @@ class DataServer:
         if not self._socket.send([connection.identity, header]):
             self.dropped += 1
 
+    def pace(self, connection: _Connection) -> Pace[Progress]:
+        """Return what slows the progress of one call down to what a caller can take."""
+
+        def send(news: Progress) -> None:
+            self.send(connection, news)
+
+        return Pace(self._loop, send)
+
+    def send_failure(self, connection: _Connection, failure: Failure) -> None:
+        """Send how a call ended, as soon as its caller can take it."""
+        self._answer(connection.identity, connection.encoding, failure)
+
     def send_result(self, connection: _Connection, result: Result, body: bytes) -> None:
-        """Send a result, in chunks if it is large."""
+        """Send a result, in chunks if it is large, as soon as its caller can take it."""
         if len(body) > CHUNK:
             identity, encoding = connection.identity, connection.encoding
             self._outbox.add(ResultStream(identity, encoding, result, body, self.time()))
-        elif not self._socket.send_soon(
-            [connection.identity, encode(result, connection.encoding), body]
-        ):
-            self.dropped += 1
+            return
+        frames = [connection.identity, encode(result, connection.encoding), body]
+        unsent = (result.id, frames)
+        if not self._socket.send_soon(frames, unsent):
+            self._unsent(unsent)
 
     def _received(self, frames: list[bytes]) -> None:
         try:
@@ -359,9 +384,10 @@ class DataServer:
             raise MalformedError("The call has no arguments frame.")
         if call.id in connection.calls or self._outbox.sends(connection.identity, call.id):
             raise MalformedError(f"Call id {call.id} is still in use.")
-        if len(connection.calls) >= MAX_IN_FLIGHT:
+        waiting, size = self._outbox.held(connection.identity)
+        if len(connection.calls) + waiting >= MAX_IN_FLIGHT:
             raise OverloadedError(f"Too many calls to {self._worker} at once; try again later.")
-        if self._outbox.held(connection.identity) > MAX_HELD:
+        if size > MAX_HELD:
             raise OverloadedError("Too many large results wait to be taken; take them first.")
 
     def _cancel(self, identity: bytes, call_id: int) -> None:
@@ -376,15 +402,26 @@ class DataServer:
     def _refuse(
         self, identity: bytes, encoding: Encoding, call_id: int, code: str, message: str
     ) -> None:
-        failure = Failure(id=call_id, code=code, message=writable(message))
-        if not self._socket.send([identity, encode(failure, encoding)]):
+        self._answer(identity, encoding, Failure(id=call_id, code=code, message=writable(message)))
+
+    def _answer(self, identity: bytes, encoding: Encoding, failure: Failure) -> None:
+        frames = [identity, encode(failure, encoding)]
+        if not self._socket.send(frames):
+            self._unsent((failure.id, frames))
+
+    def _lost(self) -> None:
+        self.dropped += 1
+
+    def _unsent(self, answer: tuple[int, list[bytes]]) -> None:
+        """Keep an answer that found its caller's queue full; there is no other one."""
+        call_id, frames = answer
+        identity = frames[0]
+        waiting, _ = self._outbox.held(identity)
+        known = self._outbox.sends(identity, call_id)
+        if self._socket.unreachable or known or waiting >= MAX_IN_FLIGHT:
             self.dropped += 1
-
-    def _lost(self, stream: ResultStream) -> None:
-        self.dropped += 1
-
-    def _unsent(self, _: None) -> None:
-        self.dropped += 1
+        else:
+            self._outbox.add(WholeAnswer(call_id, frames, self.time()))
 
     def _sweep_later(self) -> None:
         # An idle server, without callers and memories, is not woken up.

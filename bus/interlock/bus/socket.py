@@ -92,6 +92,7 @@ class FdSocket:
         "_want_writable",
         "budget",
         "closed",
+        "unreachable",
     )
 
     def __init__(
@@ -121,6 +122,8 @@ class FdSocket:
         """A message that was held found no room, so until the turn ends none is held."""
         self.budget = budget
         self.closed = False
+        self.unreachable = False
+        """Whether the last send that failed had no peer; otherwise its queue was full."""
         self._want_writable = False
         self._draining = False
         self._looked = False
@@ -191,9 +194,11 @@ class FdSocket:
             frame = frames[-1]
             send(frame, _NOW, len(frame) < ZERO_COPY)
         except zmq.Again:
+            self.unreachable = False
             return False
         except zmq.ZMQError as error:
             if error.errno == zmq.EHOSTUNREACH:
+                self.unreachable = True
                 return False
             raise
         finally:
@@ -211,7 +216,7 @@ class FdSocket:
         if linger and self._held:
             self._release()
         self._held.clear()
-        self.closed = True
+        self.closed = self.unreachable = True
         self._loop.remove_reader(self._fd)
         if self._again is not None:
             self._again.cancel()
