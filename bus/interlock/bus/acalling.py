@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
 from interlock.bus.aline import AsyncLine
-from interlock.bus.calling import NEEDED, RESOLVE, Way, refusal, result_of, way_of
+from interlock.bus.calling import (
+    NEEDED,
+    RESOLVE,
+    RESTARTED,
+    Way,
+    older,
+    refusal,
+    result_of,
+    way_of,
+)
 from interlock.bus.codec import decode_as
 from interlock.bus.dataedge import CallAnswer, DataEdge
 from interlock.bus.edge import OnProgress, remember
@@ -16,6 +26,9 @@ from interlock.bus.line import CHECK
 from interlock.bus.messages import Gone, Reply, Resolve
 from interlock.bus.results import CallResult
 from interlock.bus.routes import Route, Routes, worth_another
+
+OnAsyncApproval = Callable[[str], bool | Awaitable[bool | None] | None]
+"""As `OnApproval`; what it returns may also be awaited for the answer."""
 
 
 class AsyncCaller:
@@ -44,19 +57,21 @@ class AsyncCaller:
         first: float | None,
         latest: float | None,
         on_progress: OnProgress | None,
+        on_approval: OnAsyncApproval | None = None,
     ) -> CallResult:
         """Call a capability and return how it ended; see `Client.call`. Times in seconds."""
         clock = asyncio.get_running_loop().time
         started = clock()
         kept = self._routes.find(capability, started)
+        options = (first, latest, on_progress, on_approval)
         if kept is not None:
             answer = await self._send(kept, body, first, latest, on_progress)
             result = self._ended(kept, answer)
         else:
-            result = await self._attempt(capability, body, first, latest, on_progress)
+            result = await self._attempt(capability, body, *options)
         if worth_another(result.outcome, result.may_have_run, fresh=kept is None):
             self._routes.drop(capability)
-            result = await self._attempt(capability, body, first, latest, on_progress)
+            result = await self._attempt(capability, body, *options)
         if result.duration_ms:
             return result
         return msgspec.structs.replace(result, duration_ms=(clock() - started) * 1000)
@@ -79,11 +94,15 @@ class AsyncCaller:
         first: float | None,
         latest: float | None,
         on_progress: OnProgress | None,
+        on_approval: OnAsyncApproval | None = None,
     ) -> CallResult:
         """Resolve, and call once."""
         reply, document = await self.resolve(capability, body, RESOLVE, "tell")
         if reply.code == NEEDED:
-            way, patience = way_of(None, first)
+            answer = None if on_approval is None else on_approval(reply.message)
+            if isinstance(answer, Awaitable):
+                answer = await answer
+            way, patience = way_of(answer, first)
             limit = patience + RESOLVE
             reply, document = await self.resolve(capability, body, limit, way, patience)
         if reply.code != "ok":
@@ -130,6 +149,9 @@ class AsyncCaller:
         key = (route.target.worker, route.target.generation)
         token = route.target.ticket
         if key not in self._edges:
+            self._line.check_open()  # closed while this call waited for its route
+            for worker, generation in older(route.target, self._edges):
+                self._end_generation(worker, generation, RESTARTED)
             self._edges[key] = (DataEdge(self._line.ctx, route.target), {})
         edge, opened = self._edges[key]
         if token not in opened:
@@ -153,7 +175,10 @@ class AsyncCaller:
         self._look_later()
 
     def _on_gone(self, message: Gone) -> None:
-        self._routes.gone(message.worker, message.generation)
-        edge, _ = self._edges.pop((message.worker, message.generation), (None, None))
+        self._end_generation(message.worker, message.generation, message.reason)
+
+    def _end_generation(self, worker: str, generation: int, reason: str) -> None:
+        self._routes.gone(worker, generation)
+        edge, _ = self._edges.pop((worker, generation), (None, None))
         if edge is not None:
-            edge.gone(message.reason)
+            edge.gone(reason)

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 from interlock.bus import messages
-from interlock.bus.acalling import AsyncCaller
+from interlock.bus.acalling import AsyncCaller, OnAsyncApproval
 from interlock.bus.afeeds import follow_events, watch_turn
 from interlock.bus.aline import AsyncLine
 from interlock.bus.client import CONTROL, LAST_ANSWER, REQUEST, new_follower
@@ -105,10 +105,15 @@ class AsyncClient:
             messages.WhyGet, encode_text(text), agent=agent, session=session
         )
 
-    async def resolve(self, capability: str, arguments: Mapping[str, Any] | None = None) -> Route:
-        """Return where a capability is called, and the ticket for it."""
+    async def resolve(
+        self,
+        capability: str,
+        arguments: Mapping[str, Any] | None = None,
+        timeout: float = REQUEST,  # noqa: ASYNC109 - the supervisor must know it too
+    ) -> Route:
+        """Return where a capability is called, and the ticket for it. See `Client.resolve`."""
         reply, body = await self._calls.resolve(
-            capability, encode_arguments(arguments), REQUEST + LAST_ANSWER, patience=REQUEST
+            capability, encode_arguments(arguments), timeout + LAST_ANSWER, patience=timeout
         )
         if reply.code != "ok":
             raise error_of(reply)
@@ -122,11 +127,16 @@ class AsyncClient:
         timeout: float | None = None,  # noqa: ASYNC109 - the server must know it too
         timeout_max: float | None = None,
         on_progress: OnProgress | None = None,
+        on_approval: OnAsyncApproval | None = None,
     ) -> CallResult:
-        """Call one capability and return how it ended. Cancelling the task cancels the call."""
+        """Call one capability and return how it ended. Cancelling the task cancels the call.
+
+        See `Client.call`; `on_approval` may also be a coroutine function.
+        """
         check_times(timeout, timeout_max)
         body = encode_arguments(arguments)
-        return await self._calls.call(capability, body, timeout, timeout_max, on_progress)
+        options = (timeout, timeout_max, on_progress, on_approval)
+        return await self._calls.call(capability, body, *options)
 
     async def start_turn(
         self,
@@ -202,13 +212,18 @@ class AsyncClient:
         return await self._document(messages.Deny, approval=approval)
 
     async def control(
-        self, action: Literal["start", "stop", "restart"], name: str, limit: float = CONTROL
+        self,
+        action: Literal["start", "stop", "restart"],
+        name: str,
+        timeout: float = CONTROL,  # noqa: ASYNC109 - passed on
     ) -> Document:
         """Start, stop or restart a worker; its status row once the outcome is known.
 
-        `limit` is in seconds.
+        `timeout` is in seconds.
         """
-        return await self._document(messages.WorkerControl, timeout=limit, action=action, name=name)
+        return await self._document(
+            messages.WorkerControl, timeout=timeout, action=action, name=name
+        )
 
     async def reload(self) -> Document:
         """Have the configuration read again now; returns `{changed, problems}`."""

@@ -23,6 +23,7 @@ from interlock.bus.messages import (
 )
 from interlock.bus.results import error_of
 from interlock.bus.subscriber import (
+    BUFFER,
     EVENTS_HIGH_WATER,
     LOST,
     PROBES,
@@ -113,6 +114,8 @@ async def _follow(line: AsyncLine, follower: Follower) -> AsyncGenerator[Documen
         except MalformedError:
             line.dropped += 1
             return
+        if len(ready) >= BUFFER:  # nobody takes them
+            follower.on_gap()
         ready.extend(follower.on_event(event))
         news.set()
 
@@ -135,7 +138,7 @@ async def _follow(line: AsyncLine, follower: Follower) -> AsyncGenerator[Documen
                 line.check()
                 follower.doubt()
     finally:
-        sock.close()
+        line.unsubscribe(sock)
 
 
 async def _catch_up(line: AsyncLine, follower: Follower) -> Iterable[Document]:

@@ -51,26 +51,38 @@ class AsyncLine:
         self._ids = 0
         self._boxes: dict[int, Mailbox] = {}
         self._writable = asyncio.Event()
+        self._subscriptions: set[FdSocket] = set()
         self._api = self._connect()
 
     def close(self) -> None:
         """Close every socket and end their I/O thread; twice is harmless."""
         self.closed = True
         self._api.close()
+        # Before the context: whoever closes a socket below its reader leaves the loop a descriptor
+        # that may be somebody else's next.
+        for sock in tuple(self._subscriptions):
+            self.unsubscribe(sock)
         self.ctx.destroy(0)
 
     def subscribe(self, on_message: Callable[[list[bytes]], None], high_water: int) -> FdSocket:
-        """Open a subscription to all events. Whoever opens it closes it."""
+        """Open a subscription to all events, until `unsubscribe` or the end of the line."""
+        self.check_open()
         sock = open_socket(self.ctx, zmq.SUB, rcvhwm=high_water, subscribe=b"msgpack")
         sock.connect(self.info.events)
-        return FdSocket(sock, on_message)
+        subscription = FdSocket(sock, on_message)
+        self._subscriptions.add(subscription)
+        return subscription
+
+    def unsubscribe(self, subscription: FdSocket) -> None:
+        """End a subscription; twice is harmless."""
+        self._subscriptions.discard(subscription)
+        subscription.close()
 
     async def open_request(
         self, kind: type[Request], body: bytes | None, limit: float, fields: dict[str, Any]
     ) -> int:
         """Send a request; its answers are found under the id, until `close_request`."""
-        if self.closed:
-            raise UsageError("This client is closed; connect again.")
+        self.check_open()
         self._ids += 1
         request_id = self._ids
         header = encode_request(kind, request_id, self.info.key, fields)
@@ -129,13 +141,17 @@ class AsyncLine:
         """Send a request that has no answer, if that is possible at once; False if it is not."""
         return self._api.send([b"msgpack", encode(kind(id=0, key=self.info.key, **fields))])
 
+    def check_open(self) -> None:
+        """Raise UsageError once the line is closed."""
+        if self.closed:
+            raise UsageError("This client is closed; connect again.")
+
     def check(self) -> None:
         """Raise the error of a lost connection if the supervisor's process is gone.
 
         And UsageError once the line is closed.
         """
-        if self.closed:
-            raise UsageError("This client is closed; connect again.")
+        self.check_open()
         if not supervisor_lives(self.home, self.info):
             raise self._lost()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Literal, Protocol
 
 import msgspec
@@ -13,6 +13,7 @@ from interlock.bus.edge import Edge, OnProgress
 from interlock.bus.errors import OUTCOMES
 from interlock.bus.line import Line
 from interlock.bus.messages import Gone, Reply, Resolve
+from interlock.bus.records import Target
 from interlock.bus.results import (
     CallResult,
     call_result,
@@ -27,6 +28,7 @@ RESOLVE: Final = 10.0
 PATIENCE: Final = 3600.0
 """Seconds that a call waits for a person where nothing is said; the supervisor ends it before."""
 NEEDED: Final = "approval_needed"
+RESTARTED: Final = "The worker was started again."
 OnApproval = Callable[[str], bool | None]
 """Asked, with a sentence, when a person has to approve a call: yes, no, or None to wait for one."""
 
@@ -110,14 +112,34 @@ class Caller:
         key = (route.target.worker, route.target.generation)
         edge = self._edges.get(key)
         if edge is None:
+            self._end_older(route.target)
             edge = self._edges[key] = Edge(self._line, route.target)
         return edge
 
     def _on_gone(self, message: Gone) -> None:
-        self._routes.gone(message.worker, message.generation)
-        edge = self._edges.pop((message.worker, message.generation), None)
+        self._end_generation(message.worker, message.generation, message.reason)
+
+    def _end_older(self, target: Target) -> None:
+        for worker, generation in older(target, self._edges):
+            self._end_generation(worker, generation, RESTARTED)
+
+    def _end_generation(self, worker: str, generation: int, reason: str) -> None:
+        self._routes.gone(worker, generation)
+        edge = self._edges.pop((worker, generation), None)
         if edge is not None:
-            edge.gone(message.reason)
+            edge.gone(reason)
+
+
+def older(target: Target, edges: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Return what leads to older generations of a target's worker, by worker and generation.
+
+    A newer generation proves the end of the older ones, should their `gone` be lost.
+    """
+    return [
+        (worker, generation)
+        for worker, generation in edges
+        if worker == target.worker and generation < target.generation
+    ]
 
 
 def way_of(answer: bool | None, timeout: float | None) -> tuple[Way, float]:

@@ -24,6 +24,7 @@ from interlock.bus.messages import (
 )
 from interlock.bus.results import error_of
 from interlock.bus.subscriber import (
+    BUFFER,
     EVENTS_HIGH_WATER,
     LOST,
     PROBES,
@@ -108,6 +109,8 @@ def _follow(line: Line, follower: Follower) -> Iterator[Document]:
         except MalformedError:
             line.dropped += 1
             return
+        if len(ready) >= BUFFER:  # nobody takes them
+            follower.on_gap()
         ready.extend(follower.on_event(event))
 
     sock = line.connect(

@@ -136,6 +136,7 @@ class Line:
 
     def connect(self, kind: int, endpoint: str, handler: Handler, **options: int | bytes) -> Socket:
         """Open a further socket whose messages go to `handler`, while `pump` runs."""
+        self._check_open()
         sock = open_socket(self._ctx, kind, **options)
         try:
             sock.connect(endpoint)
@@ -167,8 +168,7 @@ class Line:
         Whoever opens a request ends it with `close_request`. Raises RequestTimeoutError and, if
         the supervisor is gone, ConnectionLostError or NoSupervisorError.
         """
-        if self.closed:  # by whoever goes on with a stream
-            raise UsageError("This client is closed; connect again.")
+        self._check_open()
         self._ids += 1
         request_id = self._ids
         header = encode_request(kind, request_id, self.info.key, fields)
@@ -259,8 +259,7 @@ class Line:
         Raises ConnectionLostError, or NoSupervisorError if it never answered, once the
         supervisor's process is gone.
         """
-        if self.closed:
-            raise UsageError("This client is closed; connect again.")
+        self._check_open()
         left = min(max(until - time.monotonic(), 0.0), CHECK)
         if self.deliver(math.ceil(left * 1000)) or supervisor_lives(self.home, self.info):
             return
@@ -276,7 +275,11 @@ class Line:
         for sock, flags in ready:
             handler = self._handlers.get(sock)
             if flags & _IN and handler is not None:
-                handler(sock.recv_multipart(_NOW))
+                try:
+                    frames = sock.recv_multipart(_NOW)
+                except zmq.Again:
+                    continue  # an earlier handler used this client, which took it from here
+                handler(frames)
         return bool(ready)
 
     def deliver_all(self) -> None:
@@ -298,6 +301,10 @@ class Line:
         self.disconnect(self._api)
         self._api = self.connect(zmq.DEALER, info.api, self._on_api, immediate=1)
         return True
+
+    def _check_open(self) -> None:
+        if self.closed:  # by whoever goes on with a stream
+            raise UsageError("This client is closed; connect again.")
 
     def _on_api(self, frames: list[bytes]) -> None:
         if len(frames) not in (2, 3):
