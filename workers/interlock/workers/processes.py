@@ -63,7 +63,7 @@ def start_program(command: Command, stdin: int = subprocess.PIPE) -> subprocess.
         if isinstance(error, OSError) and error.errno == errno.ENOEXEC:
             raise WorkerError(
                 "no_permission",
-                f"no permission to run {command.argv[0]}: it is not a program",
+                f"{command.argv[0]} is no program that can be run",
                 fix="Scripts need a first line such as #!/bin/sh.",
                 permanent=True,
             ) from error
