@@ -65,9 +65,9 @@ def measure_stall(folder: Path, say: Say) -> dict[str, float]:
         _Calls().run(bus, 100)
         for number in range(1, ROUNDS + 1):
             say(f"stall: round {number} of {ROUNDS}, beside bad servers")
-            with _mover(interlock):
+            with _mover(interlock) as mover:
                 part = _Calls()
-                share = _shares(interlock, bus, part)
+                share = _shares(bus, part, mover)
             beside.durations += part.durations
             beside.failures += part.failures
             for name in _BAD:
@@ -150,12 +150,15 @@ def _start_bad(interlock: TemporaryInterlock, bus: Client) -> None:
             process.wait()
 
 
-def _shares(interlock: TemporaryInterlock, bus: Client, calls: _Calls) -> list[float]:
-    """Make a round of calls and return which shares of a core the neighbours used meanwhile."""
+def _shares(bus: Client, calls: _Calls, mover: int) -> list[float]:
+    """Make a round of calls and return which shares of a core the neighbours used meanwhile.
+
+    The process `mover` is one of them: what it fetches costs time at both ends.
+    """
     rows = {row["name"]: row for row in bus.status()["workers"]}
     roots = [pid for name in _BAD if (pid := rows[name]["pid"])]
     trees = [[pid, *(child.pid for child in procfs.descendants(pid))] for pid in roots]
-    trees.append([child.pid for child in procfs.descendants(os.getpid()) if _moves(child.pid)])
+    trees.append([mover])
     before = [cpu_seconds(tree) for tree in trees]
     started = time.monotonic()
     calls.run(bus, CALLS // ROUNDS)
@@ -164,16 +167,12 @@ def _shares(interlock: TemporaryInterlock, bus: Client, calls: _Calls) -> list[f
     return [share for each in used if (share := min(1.0, each / spent)) > 0.01]
 
 
-def _moves(pid: int) -> bool:
-    return "mcp:big/bytes" in procfs.command(pid)
-
-
 @contextmanager
-def _mover(interlock: TemporaryInterlock) -> Iterator[None]:
-    """A client that does nothing but fetch 10 MB results."""
+def _mover(interlock: TemporaryInterlock) -> Iterator[int]:
+    """Run a client that does nothing but fetch 10 MB results; yields its pid."""
     process = subprocess.Popen([sys.executable, "-P", "-c", _MOVER, str(interlock.home)])
     try:
-        yield
+        yield process.pid
     finally:
         process.kill()
         process.wait()
