@@ -22,6 +22,7 @@ from interlock.supervisor.catalog.offer import PERSON, Offer, forbidden, make_of
 from interlock.supervisor.catalog.resolve import Refusal, resolve
 from interlock.supervisor.catalog.rows import MAX_TOOLS, Catalog, Delta, summary, tier_of
 from interlock.supervisor.catalog.schemas import Schemas
+from interlock.workers.mcp.tools import read_tools
 
 
 def report(name: str, **fields: object) -> CapabilityReport:
@@ -368,6 +369,18 @@ def test_documents_are_kept_while_a_worker_uses_them() -> None:
     assert schemas.get([one[0]]) == body(one)
     schemas.report("mcp:b", [], None)
     assert schemas.get([one[0]]) == b"{}"
+
+
+def test_all_the_documents_that_a_worker_may_report_are_kept() -> None:
+    """The worker's own limit and the supervisor's are one: what one reports, the other takes."""
+    tool = json.dumps({"description": "x" * (500 << 10), "inputSchema": {"type": "object"}})
+    found = read_tools([f'{{"name": "t{n}", {tool[1:]}'.encode() for n in range(100)])
+    assert sum(map(len, found.documents.values())) > 31 << 20
+    digests = list(found.documents)
+    schemas = Schemas()
+    assert schemas.report("mcp:a", digests, body(*found.documents.items())) == ()
+    last = digests[-1]
+    assert schemas.get([last]) == body((last, found.documents[last]))
 
 
 def test_a_document_under_a_false_digest_is_not_taken() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.bus.codec import encode
+from interlock.bus.limits import MAX_DOCUMENTS
 from interlock.bus.messages import MAX_HEADER, Capabilities
 from interlock.workers import cuts
 from interlock.workers.mcp import results
@@ -26,7 +27,7 @@ from interlock.workers.mcp.frames import (
     read_frame,
 )
 from interlock.workers.mcp.lines import KEPT_OF_LONG, LineSplitter, LongLine
-from interlock.workers.mcp.tools import MAX_DOCUMENTS, MAX_ROWS, MAX_TOOLS, read_page, read_tools
+from interlock.workers.mcp.tools import MAX_ROWS, MAX_TOOLS, read_page, read_tools
 
 
 @given(st.lists(st.binary(max_size=8)), st.lists(st.integers(0, 20), max_size=8))

@@ -24,5 +24,7 @@ TICKET_LIFE: Final = 60.0
 """Seconds that a ticket lives at most."""
 ITEMS_BATCH: Final = 64 << 10
 """Bytes of turn items in one batch."""
+MAX_DOCUMENTS: Final = 32 << 20
+"""Bytes of the documents of all tools of one worker; they are reported in one frame."""
 RESULT_INLINE: Final = 16 << 10
 """Bytes of a tool result that a turn item carries itself."""

@@ -9,10 +9,9 @@ from typing import Any, Final
 import msgspec
 
 from interlock.bus.errors import MalformedError, TooLargeError
+from interlock.bus.limits import MAX_DOCUMENTS
 from interlock.bus.messages import MAX_MESSAGE
 
-MAX_DOCUMENTS: Final = 16 << 20
-"""Bytes of documents that one source may have; beyond it further ones are refused."""
 DESCRIBED: Final = 4_000
 """Characters of a description that say what a tool is about."""
 MAX_ASKED: Final = 10_000
@@ -41,7 +40,8 @@ class Schemas:
         """Take the documents of a `capabilities` message; returns the digests still missing.
 
         `digests` are those of all tools that the worker serves now; documents that no worker uses
-        any more are forgotten. Raises MalformedError if the body is no object of documents.
+        any more are forgotten, and those beyond `MAX_DOCUMENTS`. Raises MalformedError if the body
+        is no object of documents.
         """
         wanted = dict.fromkeys(digests)
         for digest, document in self._parse(body).items():

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from interlock.bus import modelschema
+from interlock.bus.limits import MAX_DOCUMENTS
 from interlock.bus.records import CapabilityReport, DroppedTool
 from interlock.workers.mcp.drops import bounded
 from interlock.workers.mcp.frames import mend_text
@@ -23,8 +24,6 @@ MAX_TOOL: Final = 512 << 10
 """Bytes of one tool's document."""
 MAX_PAGED: Final = 64 << 20
 """Bytes of all pages of a list."""
-MAX_DOCUMENTS: Final = 32 << 20
-"""Bytes of all documents; they are reported in one frame."""
 MAX_ROWS: Final = 768 << 10
 """Bytes of all reports; they are reported in one header."""
 MAX_DEPTH: Final = 64
