@@ -166,6 +166,33 @@ def test_a_changed_file_asks_again_and_what_was_trusted_runs_on(place: Place) ->
     assert list(place.load(previous=running).settings.mcp_servers) == []
 
 
+@pytest.mark.parametrize("filling", ["", "# " + "x" * (64 << 10)])
+def test_at_a_start_a_file_that_lost_its_trust_by_a_change_opens_no_door(
+    place: Place, filling: str
+) -> None:
+    """What it forbade is not known any more, so everything asks, and somebody is told."""
+    place.own.write_text('[policy]\nblock = ["mcp:git/push"]\n')
+    place.trust(place.own)
+    assert place.load().settings.policy.ask == ()
+    place.own.write_text(f"[policy]\nblock = []\n{filling}")
+    loaded = place.load()
+    assert "*" in loaded.settings.policy.ask and loaded.settings.policy.block == ()
+    told = loaded.problems[-1]
+    assert told.code == "untrusted" and "every capability asks" in told.message and told.fix
+    place.trust(place.own)
+    assert place.load().settings.policy.ask == ()
+    place.own.write_text("[policy]\n# another\n")
+    write_trust(place.home / TRUST_FILE, {})
+    assert place.load().settings.policy.ask == ()
+
+
+def test_a_changed_list_of_servers_forbade_nothing(place: Place) -> None:
+    place.shared.write_text("{}")
+    place.trust(place.shared)
+    place.shared.write_text('{"mcpServers": {"time": {"command": "y"}}}')
+    assert place.load().settings.policy.ask == ()
+
+
 def test_the_named_file_is_trusted_and_read_once(place: Place) -> None:
     place.own.write_text('[mcp_servers.git]\ncommand = "x"\ncomand = 1\n')
     loaded = place.load(place.own)

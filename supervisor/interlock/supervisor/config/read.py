@@ -180,6 +180,7 @@ class _Reading:
             counts = candidate.trusted or self.trust_all or digest(data) == recorded
             if not counts and len(data) > MAX_UNTRUSTED:
                 self._untrusted_note(str(path), "it is too large to tell what it would do")
+                self._changed(candidate, before)
                 return before
             layer, notes = parse(path, data, candidate)
         except BadFileError as error:
@@ -193,17 +194,27 @@ class _Reading:
         if counts:
             return layer
         self._untrusted(layer)
-        if self._record_lost:
-            self._missing(candidate, before)
+        self._changed(candidate, before)
         return before
 
-    def _missing(self, candidate: Candidate, before: LayerFile | None) -> None:
-        """Note that nothing is known of a file that was to count and may have forbidden things."""
+    def _changed(self, candidate: Candidate, before: LayerFile | None) -> None:
+        """Take a file that was trusted, but not as it is now, for one that is missing."""
+        if self._missing(candidate, before) and not self._record_lost:
+            what = "what was trusted may have forbidden something, so every capability asks"
+            self._untrusted_note(str(candidate.path), what)
+
+    def _missing(self, candidate: Candidate, before: LayerFile | None) -> bool:
+        """Note that nothing is known of a file that was to count and may have forbidden things.
+
+        Returns whether that holds of this file.
+        """
         counted = (
             candidate.trusted or self._record_lost or trust_key(candidate.path) in self.trusted
         )
         if before is None and counted and candidate.layer != "mcp.json":
             self.incomplete = True
+            return True
+        return False
 
     def _bad(self, path: Path, error: BadFileError, fix: str = "") -> None:
         self.problems.append(_problem(path, error, fix))
