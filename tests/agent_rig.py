@@ -100,6 +100,7 @@ class ControlPeer:
         self.log = WorkerLog(folder / "agent.log", self.masks)
         self.kind = AgentKind()
         self.accepts = True
+        self.notices: list[tuple[str, dict[str, Any]]] = []
         self.items: dict[str, list[dict[str, Any]]] = {}
         self.requests: list[tuple[m.TicketRequest, bytes | None]] = []
         self.on_request: Callable[[m.TicketRequest], m.TicketGrant | None] = lambda request: None
@@ -124,8 +125,8 @@ class ControlPeer:
     def serve(self, handler: Callable[[Any], None]) -> Any:
         raise AssertionError("an agent serves nothing")
 
-    def notice(self, *args: str, **options: Any) -> None:
-        raise AssertionError(args)
+    def notice(self, code: str, **options: Any) -> None:
+        self.notices.append((code, options))
 
     def fail(self, *args: str, **options: Any) -> None:
         raise AssertionError(args)
@@ -181,9 +182,10 @@ async def agent(
 ) -> AsyncIterator[ControlPeer]:
     peer = ControlPeer(folder)
     settings = AgentSettings(model=model, max_steps=max_steps)
-    await peer.kind.start(
-        peer, msgspec.json.encode(AgentConfigure(agent="main", settings=settings))
+    configure = AgentConfigure(
+        agent="main", settings=settings, results_folder=str(folder / "results" / "agent_main")
     )
+    await peer.kind.start(peer, msgspec.json.encode(configure))
     try:
         yield peer
     finally:

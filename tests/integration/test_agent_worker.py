@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,94 @@ from interlock.bus import messages as m
 from interlock.bus.channel import IncomingCall
 from interlock.bus.records import Target
 from interlock.bus.tickets import TicketClaims, arguments_digest, mint
+from interlock.workers.kept import keep
+
+
+def large(call: IncomingCall) -> None:
+    call.result(ok("y" * 50_000))
+
+
+def contents(items: list[dict[str, Any]]) -> list[list[str]]:
+    """Texts of the items of each result, in the order of the calls."""
+    found = sorted((i["id"], i["content"]) for i in items if i["type"] == "tool.result")
+    return [[item["text"] for item in content] for _, content in found]
+
+
+def test_wholes_that_cannot_be_kept_are_told_until_there_is_room(tmp_path: Path) -> None:
+    """A folder that cannot be made stands for a full disk: the item says why, no path is named."""
+
+    async def story() -> None:
+        server = Server(tmp_path, "mcp:s", 1, {"large": large})
+        folder = tmp_path / "results"
+        folder.touch()
+        async with agent(tmp_path) as peer:
+            peer.dispatch("mcp:s/large", server)
+            ((*_, lost),) = contents(await peer.ended())
+            assert "could not be kept: " in lost and str(folder) not in lost
+            assert [code for code, _ in peer.notices] == ["results_full"]
+            folder.unlink()
+            peer.dispatch("mcp:s/large\nmcp:s/large", server, turn="b" * 32)
+            items = await peer.ended("b" * 32)
+            assert peer.notices[1:] == [("results_full", {"clear": True})]
+        server.data.close()
+        named = {Path(texts[-1]) for texts in contents(items)}
+        assert set((folder / "agent_main").iterdir()) == named and len(named) == 2
+        assert all(path.read_text() == "y" * 50_000 for path in named)
+
+    asyncio.run(story())
+
+
+def test_a_whole_that_its_worker_kept_is_not_kept_twice(tmp_path: Path) -> None:
+    """What is named has to be one of our files: a server's own word for it is not enough."""
+
+    async def story() -> None:
+        folder = tmp_path / "results" / "mcp_s"
+        kept, _ = keep(b"whole", "txt", folder=folder, tool="t")
+        stranger = folder / "notes.txt"
+        stranger.touch()
+
+        def naming(path: Path | None) -> bytes:
+            items = [{"type": "text", "text": text} for text in ("y" * 50_000, "[Cut]", str(path))]
+            return json.dumps({"content": items}).encode()
+
+        tools = {
+            "kept": lambda call: call.result(naming(kept)),
+            "lie": lambda call: call.result(naming(stranger)),
+        }
+        server = Server(tmp_path, "mcp:s", 1, tools)
+        async with agent(tmp_path) as peer:
+            peer.dispatch("mcp:s/kept\nmcp:s/lie", server)
+            first, second = contents(await peer.ended())
+        server.data.close()
+        assert first[-2:] == ["[Cut]", str(kept)]
+        (own,) = (tmp_path / "results" / "agent_main").iterdir()
+        assert second[-1] == str(own)
+        assert own.read_bytes() == naming(stranger)
+
+    asyncio.run(story())
+
+
+def test_a_turn_that_ends_while_a_whole_is_written_tells_the_result(tmp_path: Path) -> None:
+    """All threads are busy, as with a disk that does not answer; the end does not wait for it."""
+
+    async def story() -> None:
+        server = Server(tmp_path, "mcp:s", 1, {"large": large})
+        release = threading.Event()
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        busy = loop.run_in_executor(None, release.wait, 30)
+        async with agent(tmp_path) as peer:
+            peer.dispatch("mcp:s/large", server, deadline=0.5)
+            items = await peer.ended()
+            release.set()
+            await busy
+        server.data.close()
+        ((*_, lost),) = contents(items)
+        assert [i["type"] for i in items[-2:]] == ["tool.result", "turn.failed"]
+        assert (items[-2]["outcome"], items[-1]["code"]) == ("ok", "deadline")
+        assert "could not be kept: the turn ended first" in lost
+
+    asyncio.run(story())
 
 
 def test_a_turn_calls_its_tools_and_streams_what_they_return(tmp_path: Path) -> None:

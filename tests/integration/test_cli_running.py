@@ -94,6 +94,18 @@ def test_turn(cli: CommandLine) -> None:
     assert turn in cli.run("turns")
 
 
+def test_a_turn_names_the_file_that_holds_the_whole_of_a_result(cli: CommandLine) -> None:
+    text = "ä" * 20_000
+    items = cli.lines("turn", f"mcp:small/echo {json.dumps({'text': text})}")
+    (shown,) = [item["content"] for item in items if item["type"] == "tool.result"]
+    assert text.startswith(shown[0]["text"]) and "cut here" in shown[1]["text"]
+    whole = Path(shown[-1]["text"])
+    assert whole.is_absolute() and whole.parent.parent == cli.home / "results"
+    assert whole.read_text("utf-8") == text
+    assert whole.stat().st_mode & 0o777 == 0o600
+    assert cli.lines("turn-watch", items[0]["turn"]) == items
+
+
 def test_turns_that_end_badly(cli: CommandLine) -> None:
     assert "turn.failed" in cli.run("turn", "in plain words", "--json", code=1)
     assert (

@@ -27,13 +27,13 @@ def test_a_write_makes_room_and_leaves_strangers_alone(tmp_path: Path) -> None:
     stranger, link = tmp_path / "notes.txt", tmp_path / "20000101-000000-x-00000000.txt"
     stranger.touch()
     link.symlink_to(stranger)
-    old, problem = keep(b"old", tmp_path, "read/all", "txt")
+    old, problem = keep(b"old", "txt", folder=tmp_path, tool="read/all")
     assert old and not problem and old.stat().st_mode & 0o777 == 0o600
     past = time.time() - MAX_AGE - 1
     for path in (old, stranger):
         os.utime(path, (past, past))
     os.utime(link, (past, past), follow_symlinks=False)
-    new, problem = keep(b"new", tmp_path, "read/all", "txt")
+    new, problem = keep(b"new", "txt", folder=tmp_path, tool="read/all")
     assert new and new.read_bytes() == b"new" and not problem
     assert sorted(tmp_path.iterdir()) == sorted([stranger, link, new])
 
@@ -51,11 +51,11 @@ def test_a_flood_of_one_worker_costs_its_neighbours_nothing(tmp_path: Path) -> N
         )
     ]
     first, second = (Path(body["results_folder"]) for body in bodies)
-    kept, _ = keep(b"kept", first, "t", "txt")
-    old, _ = keep(b"old", first, "t", "txt")
+    kept, _ = keep(b"kept", "txt", folder=first, tool="t")
+    old, _ = keep(b"old", "txt", folder=first, tool="t")
     assert kept and old
     os.utime(old, (time.time() - MAX_AGE - 1,) * 2)
     for _ in range(MAX_FILES + 2):
-        assert keep(b"flood", second, "t", "txt")[0]
+        assert keep(b"flood", "txt", folder=second, tool="t")[0]
     assert list(first.iterdir()) == [kept]
     assert len(list(second.iterdir())) == MAX_FILES

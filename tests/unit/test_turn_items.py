@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from interlock.bus.events import AnyItem, TextDelta, ToolResult, TurnCompleted
 from interlock.bus.messages import ITEMS_BATCH, RESULT_INLINE
-from interlock.workers.agent.cut import arguments_problem, shown_arguments, shown_result, text_item
+from interlock.workers.agent.cut import (
+    Whole,
+    arguments_problem,
+    shown_arguments,
+    shown_result,
+    text_item,
+)
 from interlock.workers.agent.items import BATCH_BURST, BATCH_INTERVAL, BUFFER_MAX, Batcher
 
 
@@ -127,11 +133,35 @@ def test_a_large_result_is_cut_and_names_its_size() -> None:
     assert f"a result of {len(body)} bytes" in content[-1]["text"]
 
 
-def test_the_pointer_to_a_kept_file_survives_the_cut() -> None:
-    items = [text_item("x" * 20_000), text_item("whole text: /home/results/1.txt")]
-    content, _ = shown_result(json.dumps({"content": items}).encode())
-    assert json.loads(bytes(content[-1])) == items[-1]
+@pytest.mark.parametrize("path", ["/home/results/agent_main/1.txt", '/"' * 1500])
+def test_a_cut_result_ends_with_the_path_of_the_whole(path: str) -> None:
+    body = json.dumps({"content": [text_item("x" * 20_000)]}).encode()
+    content, _ = shown_result(body, Whole(path=path))
+    assert content[-1] == text_item(path)
+    assert "named last" in content[-2]["text"]
     assert size_of(content) <= RESULT_INLINE
+
+
+def test_a_path_that_another_worker_named_stays_named() -> None:
+    note, path = text_item("cut " * 500), text_item("/home/results/mcp_a/1.txt")
+    body = json.dumps({"content": [text_item("x" * 20_000), note, path]}).encode()
+    content, _ = shown_result(body, Whole(path=path["text"], named=True))
+    assert [json.loads(bytes(item)) for item in content[-2:]] == [note, path]
+    assert size_of(content) <= RESULT_INLINE
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_last_item_that_is_nested_too_deep_is_not_kept(named: bool) -> None:
+    deep = b"[" * 400 + b"]" * 400
+    pad = json.dumps(text_item("x" * 20_000)).encode()
+    body = b'{"content": [%b, %b, %b]}' % (pad, deep, deep)
+    assert deep not in msgspec.json.encode(shown_result(body, Whole("/a", "", named))[0])
+
+
+def test_a_result_that_could_not_be_kept_says_why() -> None:
+    body = json.dumps({"content": [text_item("x" * 20_000)]}).encode()
+    content, _ = shown_result(body, Whole(problem="No space left on device"))
+    assert "could not be kept: No space left on device" in content[-1]["text"]
 
 
 def test_a_large_result_that_is_no_text_is_left_out() -> None:

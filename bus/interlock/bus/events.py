@@ -265,7 +265,10 @@ class ApprovalWaiting(Item, frozen=True, kw_only=True, tag="approval.waiting"):
 
 
 class ToolResult(Item, frozen=True, kw_only=True, tag="tool.result"):
-    """The call `id` ended. `content` is a list of MCP content items, cut above 16 KiB."""
+    """The call `id` ended. `content` is a list of MCP content items, cut above 16 KiB.
+
+    Of a cut one the last item is text with the absolute path of the whole, or says why it is lost.
+    """
 
     id: str
     outcome: str

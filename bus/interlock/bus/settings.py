@@ -247,6 +247,8 @@ class AgentConfigure(msgspec.Struct, frozen=True, kw_only=True):
 
     agent: str
     settings: AgentSettings
+    results_folder: str
+    """Where the wholes of results are kept that turn items show cut."""
     timing: Timing = Timing()
 
 

@@ -106,7 +106,12 @@ def configure_body(home: Home, name: str, entry: Entry, timing: Timing) -> bytes
     short = short_id(name)
     if isinstance(entry, AgentEntry):
         return msgspec.json.encode(
-            AgentConfigure(agent=short, settings=entry.settings, timing=timing)
+            AgentConfigure(
+                agent=short,
+                settings=entry.settings,
+                results_folder=str(home.results / file_stem(name)),
+                timing=timing,
+            )
         )
     if isinstance(entry, CoreEntry):
         return msgspec.json.encode(

@@ -41,10 +41,7 @@ def cut(body: bytes, limit: int, folder: Path, tool: str) -> Cut:
     content = document.get("content") if isinstance(document, dict) else None
     if not isinstance(content, list):
         document, content = {}, [{"type": "text", "text": body.decode(errors="replace")}]
-    texts = [_text(item) for item in content]
-    plain = len(texts) == 1 and texts[0] is not None
-    whole = (texts[0] or "").encode(errors="replace") if plain else body
-    path, problem = keep(whole, folder, tool, "txt" if plain else "json")
+    path, problem = keep(*_whole(body, content), folder=folder, tool=tool)
     room = max(limit - NOTE_ROOM, 0)
     short, spent = _fields(document, min(FIELDS_ROOM, room // 4))
     shown, left_out = shorten(content, room - spent)
@@ -57,6 +54,25 @@ def cut(body: bytes, limit: int, folder: Path, tool: str) -> Cut:
         # An item of its own, so that programs need not take a sentence apart.
         short["content"].append({"type": "text", "text": str(path)})
     return Cut(msgspec.json.encode(short), problem)
+
+
+def whole_of(body: bytes) -> tuple[bytes, str]:
+    """Return what a file keeps of a result, and the ending of its name: its only text, or all.
+
+    >>> whole_of(b'{"content": [{"type": "text", "text": "a"}]}')
+    (b'a', 'txt')
+    """
+    try:
+        document = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, RecursionError):
+        return body, "json"
+    content = document.get("content") if isinstance(document, dict) else None
+    return _whole(body, content if isinstance(content, list) else [])
+
+
+def _whole(body: bytes, content: list[Any]) -> tuple[bytes, str]:
+    text = _text(content[0]) if len(content) == 1 else None
+    return (body, "json") if text is None else (text.encode(errors="replace"), "txt")
 
 
 def _fields(document: dict[str, Any], room: int) -> tuple[dict[str, Any], int]:

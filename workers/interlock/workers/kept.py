@@ -33,7 +33,7 @@ class KeptFile(NamedTuple):
     size: int
 
 
-def keep(whole: bytes, folder: Path, tool: str, suffix: str) -> tuple[Path | None, str]:
+def keep(whole: bytes, suffix: str, *, folder: Path, tool: str) -> tuple[Path | None, str]:
     """Write a whole result to a new file (0600), drop what is too old or too much beside it.
 
     Returns its path, or None and why it could not be written.
@@ -56,6 +56,16 @@ def keep(whole: bytes, folder: Path, tool: str, suffix: str) -> tuple[Path | Non
         path.unlink(missing_ok=True)
         return None, error.strerror or "unknown error"
     return path, ""
+
+
+def is_kept(path: Path, root: Path) -> bool:
+    """Tell whether a path is that of a whole result in one of the workers' folders below `root`."""
+    if not _OWN.fullmatch(path.name) or path.parent.parent != root.absolute():
+        return False
+    try:
+        return stat.S_ISREG(path.lstat().st_mode) and ".." not in path.parts
+    except (OSError, ValueError):
+        return False
 
 
 def prune(folder: Path, now: float, coming: int = 0) -> None:

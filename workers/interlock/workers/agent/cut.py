@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -12,8 +12,20 @@ from interlock.bus.messages import RESULT_INLINE
 
 _FRAME: Final = 512
 """Bytes kept free for the note and for the items' own braces."""
-_POINTER_MAX: Final = 1 << 10
-"""Bytes up to which a last text item is kept whole: it may name the file of a cut result."""
+_ENDING_MAX: Final = 8 << 10
+"""Bytes of the note and the path with which a worker that cut a result itself ends it."""
+
+_LAST_MAX: Final = 1 << 10
+"""Bytes up to which a last item is kept: it often says what the rest is."""
+
+
+class Whole(NamedTuple):
+    """Where the whole of a cut result is: its `path`, or none and the `problem`."""
+
+    path: str = ""
+    problem: str = ""
+    named: bool = False
+    """The result was cut before: its last two items are a note about that and the path."""
 
 
 class _Result(msgspec.Struct):
@@ -26,11 +38,11 @@ class _Text(msgspec.Struct):
     text: str = ""
 
 
-def shown_result(body: bytes) -> tuple[Any, Any]:
+def shown_result(body: bytes, whole: Whole | None = None) -> tuple[Any, Any]:
     """Return content and structured content for a turn item, at most `RESULT_INLINE` bytes.
 
-    What is over is cut, with a text item that names the whole size. A body that is no MCP result
-    becomes one text item that says so.
+    What is over is cut, with a text item that names the whole size; the last item is the path of
+    the whole, if there is one. A body that is no MCP result becomes one text item that says so.
     """
     try:
         # Raw values are passed on unread, so their UTF-8 and depth are checked here.
@@ -42,7 +54,7 @@ def shown_result(body: bytes) -> tuple[Any, Any]:
         return [text_item("[a result that cannot be read]")], None
     if len(body) <= RESULT_INLINE:
         return result.content, result.structuredContent if len(result.structuredContent) else None
-    return _cut(result.content, len(body)), None
+    return _cut(result.content, len(body), whole or Whole()), None
 
 
 def shown_arguments(arguments: bytes, valid: bool) -> Any:
@@ -72,9 +84,33 @@ def failure_body(message: str) -> bytes:
     return msgspec.json.encode({"content": [text_item(message)], "isError": True})
 
 
-def _cut(content: list[msgspec.Raw], whole: int) -> list[Any]:
-    last = content[-1:] if len(content) > 1 and len(content[-1]) <= _POINTER_MAX else []
-    room = RESULT_INLINE - _FRAME - sum(map(len, last))
+def last_text(body: bytes) -> str:
+    """Return the text with which a result ends after another item, or an empty text."""
+    try:
+        content = msgspec.json.decode(body, type=_Result).content
+        return _text_of(content[-1]) if len(content) > 1 and _ends_small(content) else ""
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""
+
+
+def _ends_small(content: list[msgspec.Raw]) -> bool:
+    return sum(map(len, content[-2:])) <= _ENDING_MAX
+
+
+def _ending(content: list[msgspec.Raw], named: bool) -> list[msgspec.Raw]:
+    """Return the last items that are kept whatever is cut: a note and a path, or a small one."""
+    last = content[-2:] if named else content[-1:]
+    size = sum(map(len, last))
+    small = size <= _ENDING_MAX if named else len(content) > 1 and size <= _LAST_MAX
+    return last if small and all(_fits(bytes(item)) for item in last) else []
+
+
+def _cut(content: list[msgspec.Raw], size: int, whole: Whole) -> list[Any]:
+    last = _ending(content, whole.named)
+    problem = msgspec.json.encode(whole.problem)
+    path = [text_item(whole.path)] if whole.path and not whole.named else []
+    room = RESULT_INLINE - _FRAME - sum(map(len, last)) - len(problem)
+    room -= len(msgspec.json.encode(path))
     kept: list[Any] = []
     left_out = 0
     for item in content[: len(content) - len(last)]:
@@ -87,9 +123,14 @@ def _cut(content: list[msgspec.Raw], whole: int) -> list[Any]:
             kept.append(text_item(_prefix(text, room)))
             room = 0
         left_out += 1
-    note = f"[cut here: this shows the beginning of a result of {whole} bytes"
-    note += f"; {left_out} of {len(content)} items are not whole]" if left_out else "]"
-    return [*kept, text_item(note), *last]
+    note = f"cut here: this shows the beginning of a result of {size} bytes"
+    if left_out:
+        note += f"; {left_out} of {len(content)} items are not whole"
+    if whole.path:
+        note += "; the whole is in the file that is named last"
+    else:
+        note += "; the whole could not be kept" + (f": {whole.problem}" if whole.problem else "")
+    return [*kept, text_item(f"[{note}]"), *last, *path]
 
 
 def _fits(item: bytes) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from interlock.bus import events
 from interlock.bus.channel import DataEdge
@@ -16,6 +16,7 @@ from interlock.bus.tickets import peek
 from interlock.bus.wording import spoken
 from interlock.workers.agent import driver as drive
 from interlock.workers.agent.cut import (
+    Whole,
     arguments_problem,
     failure_body,
     shown_arguments,
@@ -25,6 +26,7 @@ from interlock.workers.agent.edges import EdgePool, TurnTickets
 from interlock.workers.agent.items import ItemSink
 from interlock.workers.agent.offer import Offer
 from interlock.workers.agent.tickets import TicketDesk
+from interlock.workers.agent.wholes import Wholes
 
 GRANT_PATIENCE: Final = 30.0
 """Seconds to wait for the right to a call outside the turn's tickets, while nobody is asked."""
@@ -40,6 +42,7 @@ class AgentView:
     model: str
     max_steps: int
     driver: drive.Driver
+    wholes: Wholes
 
 
 class TurnRun:
@@ -133,7 +136,7 @@ class TurnRun:
                     if isinstance(event, drive.ToolCalls):
                         end = self._step(event, group, calls)
                     else:
-                        end = self._tell(event)
+                        end = await self._tell(event)
                     if end is not None:
                         break
             for call in calls:
@@ -141,7 +144,7 @@ class TurnRun:
             self._tickets.close()
         return end or events.TurnFailed(code="bad_turn", message="The agent gave no answer.")
 
-    def _tell(self, event: drive.DriverEvent) -> End | None:
+    async def _tell(self, event: drive.DriverEvent) -> End | None:
         """Put the item of a driver's event; returns the turn's end if the event is one."""
         match event:
             case drive.TextDelta(text):
@@ -152,7 +155,7 @@ class TurnRun:
             case drive.OwnToolCall(call, capability, arguments):
                 self._sink.put(events.ToolCall(id=call, capability=capability, arguments=arguments))
             case drive.OwnToolResult(call, outcome):
-                self._sink.put(_result_item(call, outcome))
+                await self._told(call, call, outcome)
             case drive.Done(text):
                 return events.TurnCompleted(text="".join(self._said) if text is None else text)
             case drive.Error(code, message):
@@ -217,13 +220,27 @@ class TurnRun:
                 text = "The turn ended before the call."
             outcome = _failure("cancelled", text, spent)
             self._show(request)
-            self._sink.put(_result_item(request.id, outcome))
+            self._sink.put(_result_item(request.id, outcome, shown_result(outcome.body)))
             request.result.cancel()
             raise
         self._show(request)
-        self._sink.put(_result_item(request.id, outcome))
+        try:
+            await self._told(request.id, request.name, outcome)
+        except asyncio.CancelledError:
+            request.result.cancel()
+            raise
         if not request.result.done():
             request.result.set_result(outcome)
+
+    async def _told(self, call: str, tool: str, outcome: drive.Outcome) -> None:
+        """Put the item of a result, once its whole is kept; also if the turn ends before that."""
+        try:
+            shown = await self._agent.wholes.shown(outcome.body, tool)
+        except asyncio.CancelledError:
+            ended = shown_result(outcome.body, Whole(problem="the turn ended first"))
+            self._sink.put(_result_item(call, outcome, ended))
+            raise
+        self._sink.put(_result_item(call, outcome, shown))
 
     async def _outcome(
         self, request: drive.ToolRequest, row: OfferRow | tuple[str, ...]
@@ -341,8 +358,8 @@ def _failure(code: str, message: str, duration_ms: float = 0.0) -> drive.Outcome
     return drive.Outcome(code, failure_body(message), message, duration_ms)
 
 
-def _result_item(call: str, outcome: drive.Outcome) -> events.ToolResult:
-    content, structured = shown_result(outcome.body)
+def _result_item(call: str, outcome: drive.Outcome, shown: tuple[Any, Any]) -> events.ToolResult:
+    content, structured = shown
     return events.ToolResult(
         id=call,
         outcome=outcome.outcome,

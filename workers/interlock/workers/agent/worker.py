@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import traceback
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -19,7 +21,9 @@ from interlock.workers.agent.items import ItemSink
 from interlock.workers.agent.nomodel import NoModelDriver
 from interlock.workers.agent.tickets import TicketDesk
 from interlock.workers.agent.turn import AgentView, TurnRun
+from interlock.workers.agent.wholes import Wholes
 from interlock.workers.failure import WorkerError
+from interlock.workers.kept import prune
 from interlock.workers.kind import Gauges, Host
 
 _LAST_WORDS: Final = 1.0
@@ -38,18 +42,20 @@ class AgentKind:
         self._runs: dict[str, TurnRun] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._draining = False
+        self._lossy = False
 
     async def start(self, host: Host, body: bytes) -> m.Ready:
         """Read the settings; raises WorkerError for settings that are none."""
         self._host = host
-        self._view = _view(body)
+        self._configured(body)
+        prune(self._folder, time.time())
         self._pool = EdgePool(zmq.Context.instance())
         self._desk = TicketDesk(host.send)
         return m.Ready()
 
     async def apply(self, body: bytes) -> None:
         """Use new settings from the next turn on; running turns keep theirs."""
-        self._view = _view(body)
+        self._configured(body)
 
     async def drain(self, seconds: float) -> None:
         """Let turns end, then cancel them in time for their last items to leave."""
@@ -97,6 +103,27 @@ class AgentKind:
     def gauges(self) -> Gauges:
         """Turns under way; an agent queues none."""
         return Gauges(in_flight=len(self._runs))
+
+    def _configured(self, body: bytes) -> None:
+        configure = _read(body)
+        self._folder = Path(configure.results_folder)
+        settings = configure.settings
+        self._view = AgentView(
+            name=configure.agent,
+            model=settings.model,
+            max_steps=settings.max_steps,
+            driver=_driver(configure.agent, settings.model),
+            wholes=Wholes(self._folder, self._on_results),
+        )
+
+    def _on_results(self, problem: str) -> None:
+        """Tell the supervisor that whole results are lost, and when they are kept again."""
+        if problem:
+            message = f"Whole results cannot be kept: {problem}."
+            self._host.notice("results_full", message=message, fix=f"Make room for {self._folder}.")
+        elif self._lossy:
+            self._host.notice("results_full", clear=True)
+        self._lossy = bool(problem)
 
     def _dispatch(self, dispatch: m.TurnDispatch, body: bytes | None) -> None:
         turn = dispatch.turn
@@ -158,20 +185,13 @@ def _trace(turn: str, error: BaseException) -> str:
     return f"turn {turn} broke: " + "".join(traceback.format_exception(error))
 
 
-def _view(body: bytes) -> AgentView:
+def _read(body: bytes) -> AgentConfigure:
     try:
-        configured = msgspec.json.decode(body, type=AgentConfigure)
+        return msgspec.json.decode(body, type=AgentConfigure)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise WorkerError(
             "bad_settings", f"The agent's settings cannot be read: {error}", permanent=True
         ) from None
-    settings = configured.settings
-    return AgentView(
-        name=configured.agent,
-        model=settings.model,
-        max_steps=settings.max_steps,
-        driver=_driver(configured.agent, settings.model),
-    )
 
 
 def _driver(agent: str, model: str) -> Driver:
