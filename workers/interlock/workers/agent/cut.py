@@ -108,7 +108,7 @@ def _ending(content: list[msgspec.Raw], named: bool) -> list[msgspec.Raw]:
 def _cut(content: list[msgspec.Raw], size: int, whole: Whole) -> list[Any]:
     last = _ending(content, whole.named)
     problem = msgspec.json.encode(whole.problem)
-    path = [text_item(whole.path)] if whole.path and not whole.named else []
+    path = [text_item(whole.path)] if whole.path and not (whole.named and last) else []
     room = RESULT_INLINE - _FRAME - sum(map(len, last)) - len(problem)
     room -= len(msgspec.json.encode(path))
     kept: list[Any] = []
