@@ -22,10 +22,11 @@ from tests.bench.gate_table import counted
 
 from interlock.supervisor.gate import GateIndex, Tables
 from interlock.supervisor.gate.entry import read as read_entry
+from interlock.supervisor.gate.gather import Hit, gather
 from interlock.supervisor.gate.named import calls
 from interlock.supervisor.gate.numbers import Numbers
 from interlock.supervisor.gate.request import read as read_request
-from interlock.supervisor.gate.score import Hit, beside, features, gather, worth_a_look
+from interlock.supervisor.gate.score import beside, features, worth_a_look
 from interlock.supervisor.shipped import tables
 
 FOLDS = 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from operator import mul
 
 import pytest
 from gate_texts import ALL, GITHUB, KALENDER, LINEAR, NOTEBOOKLM, NOTION, WEATHER
@@ -20,11 +21,13 @@ from interlock.supervisor.gate import (
 from interlock.supervisor.gate.boilerplate import strip
 from interlock.supervisor.gate.compounds import split
 from interlock.supervisor.gate.frequencies import Frequencies, parse
+from interlock.supervisor.gate.gather import gather
+from interlock.supervisor.gate.named import calls
 from interlock.supervisor.gate.request import read
-from interlock.supervisor.gate.score import features, gather
+from interlock.supervisor.gate.score import alone, features, worth_a_look
 from interlock.supervisor.gate.vectors import NONE, near
 from interlock.supervisor.gate.vectors import parse as parse_vectors
-from interlock.supervisor.gate.words import english, german, is_german, pairs, parts
+from interlock.supervisor.gate.words import english, german, is_german, pairs, parts, tokens
 from interlock.supervisor.shipped import tables
 
 INDEX = GateIndex.build(ALL, tables())
@@ -229,6 +232,11 @@ def test_words() -> None:
     assert pairs("天") == ["天"]
 
 
+@given(st.text(st.characters(max_codepoint=127)))
+def test_text_in_ascii_has_the_words_that_it_has_beside_other_text(text: str) -> None:
+    assert tokens(text) == tokens(f"{text} é")[:-1]
+
+
 def test_a_compound_needs_two_known_words() -> None:
     known = {"kalend", "geburtstag"}.__contains__
     assert split("geburtstagskalender", known) == ("geburtstag", "kalend")
@@ -261,22 +269,26 @@ def test_texts_are_told_apart() -> None:
     )
 
 
-def test_one_word_is_measured_as_several_are() -> None:
-    said = gather(INDEX, read(INDEX, "the weather of a repository"))
-    for entry in INDEX.entries.values():
-        for term in entry.terms:
-            once = features(INDEX, entry.source, [(0, term, 0.7)], said, 0.0)
-            same = features(INDEX, entry.source, [(0, term, 0.7), (5, "", 0.0)], said, 0.0)
-            assert once == pytest.approx(same)
+@given(REQUESTS)
+def test_what_a_source_has_alone_is_its_features_times_their_numbers(text: str) -> None:
+    request = read(INDEX, text)
+    said, called = gather(INDEX, request), calls(INDEX, request)
+    hits = worth_a_look(said, called)
+    for _ in range(2):  # What is kept of one word is the same as what was reckoned.
+        for have, source in alone(INDEX, said, hits, called):
+            card = called.cards.get(source, 0.0)
+            values = features(INDEX, source, hits[source], said, card)
+            assert have == pytest.approx(sum(map(mul, INDEX.numbers.alone, values)))
 
 
 def test_what_is_near() -> None:
     words = tables().vectors
     recipe, dinner, invoice = (words.direction([term]) for term in ("recip", "dinner", "payment"))
-    assert near(recipe, recipe) == pytest.approx(1.0)
-    assert near(recipe, dinner) > near(recipe, invoice)
+    said = words.pointing(["recip", "recip"])
+    assert near(said, recipe) == pytest.approx(1.0)
+    assert near(said, dinner) > near(said, invoice)
     assert words.direction(["dinner", "recip"]) == words.direction(["recip", "dinner", "qqqq"])
-    assert near(words.direction(["qqqq"]), recipe) == near((), ()) == 0.0
+    assert near(words.pointing(["qqqq"]), recipe) == near(said, ()) == 0.0
     assert NONE.direction(["dinner"]) == ()
 
 

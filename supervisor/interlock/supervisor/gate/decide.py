@@ -6,11 +6,12 @@ from typing import Final
 
 from interlock.supervisor.gate.context import followed
 from interlock.supervisor.gate.entry import SERVER_NAME, TOOL_NAME
+from interlock.supervisor.gate.gather import Hit, gather
 from interlock.supervisor.gate.index import GateIndex
 from interlock.supervisor.gate.named import Calls, calls
 from interlock.supervisor.gate.records import By, Context, Decision, Evidence, From, SourceDecision
 from interlock.supervisor.gate.request import Request, read
-from interlock.supervisor.gate.score import Hit, gather, points
+from interlock.supervisor.gate.score import points
 
 _ORIGINS: Final[dict[int, From]] = {SERVER_NAME: "server_name", TOOL_NAME: "tool_name"}
 _NOTHING: Final = Context()

@@ -21,6 +21,8 @@ MAX_NAME_WORDS: Final = 5
 
 Word = tuple[tuple[str, ...], frozenset[str]]
 """The terms of a word, and which of those related to it count for another word."""
+Lone = tuple[str, str, float]
+"""A source, one of its terms and what the term weighs."""
 
 
 class Found(NamedTuple):
@@ -55,6 +57,8 @@ class GateIndex:
         """Key of a card's phrase to sources, with the phrase as it was written."""
         self.found: dict[Word, Found] = {}
         """Words that requests had, looked up (`score.look_up`)."""
+        self.lone: dict[Lone, float] = {}
+        """What one word does for a source that has no other (`score.alone`)."""
         self.log_installed = log(FEWEST)
         self._weights: dict[str, float] = {}
         self.longest_phrase = 1
@@ -110,6 +114,7 @@ class GateIndex:
 
     def _changed(self) -> None:
         self.found.clear()
+        self.lone.clear()
         self.log_installed = log(min(max(len(self.entries), FEWEST), MOST))
 
     def keep(self, word: Word, found: Found) -> None:
@@ -117,6 +122,12 @@ class GateIndex:
         if len(self.found) >= MOST_KEPT:
             self.found.clear()
         self.found[word] = found
+
+    def keep_lone(self, place: Lone, value: float) -> None:
+        """Keep what one word does for a source in the same way."""
+        if len(self.lone) >= MOST_KEPT:
+            self.lone.clear()
+        self.lone[place] = value
 
     def weight(self, term: str) -> float:
         """Return how much a term tells, 0 to 1 (kept, since it does not depend on the sources)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from interlock.supervisor.gate.frequencies import Frequencies
@@ -57,8 +57,7 @@ class Context:
     recent: tuple[tuple[str, ...], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(NamedTuple):
     """One word or phrase of the request that counted for a source."""
 
     word: str
@@ -66,8 +65,7 @@ class Evidence:
     weight: float
 
 
-@dataclass(frozen=True, slots=True)
-class SourceDecision:
+class SourceDecision(NamedTuple):
     """What was decided on one source. `score` is between 0 and 1, or 1 for a name or a card."""
 
     source: str
@@ -77,8 +75,7 @@ class SourceDecision:
     evidence: tuple[Evidence, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """The outcome for one request, sources in the order of their ids.
 
     Of `decide`, `sources` holds only what is offered, without evidence; of `explain` every source
@@ -86,7 +83,7 @@ class Decision:
     """
 
     threshold: float
-    sources: tuple[SourceDecision, ...] = field(default=())
+    sources: tuple[SourceDecision, ...] = ()
 
     @property
     def offered(self) -> tuple[str, ...]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from interlock.supervisor.gate.compounds import split
 from interlock.supervisor.gate.index import GateIndex
@@ -18,8 +17,7 @@ Term = tuple[str, tuple[str, ...]]
 """A word that can be evidence: as it is written, and its terms."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """`words` as they are written, `lowered` in small letters, `terms` without function words."""
 
     words: list[str]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from math import sqrt
+from math import hypot
 from operator import mul
 from struct import unpack
 from typing import Final
@@ -13,6 +13,9 @@ ZERO: Final = 128
 """The byte that stands for 0."""
 Direction = tuple[float, ...]
 """A vector of length 1; empty where no word has one."""
+Pointing = tuple[list[int], float]
+"""A vector with its length."""
+NOWHERE: Final[Pointing] = ([], 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +38,23 @@ class Vectors:
         >>> parse(b"2 map chart\\n" + bytes([131, 128, 128, 132])).direction(["map", "chart"])
         (0.6, 0.8)
         """
+        numbers, length = self.pointing(terms)
+        return tuple([number / length for number in numbers])
+
+    def pointing(self, terms: Iterable[str]) -> Pointing:
+        """Return the same as the sum that it is, with its length, to save the divisions."""
         summed = words = 0
         for term in terms:
             if packed := self._packed.get(term) or self._pack(term):
                 summed += packed
                 words += 1
         if not words:
-            return ()
+            return NOWHERE
         whole = unpack(f"<{self.size}I", summed.to_bytes(4 * self.size, "little"))
         middle = ZERO * words
         numbers = [number - middle for number in whole]
-        length = sqrt(sum(map(mul, numbers, numbers)))
-        return tuple([number / length for number in numbers]) if length else ()
+        length = hypot(*numbers)
+        return (numbers, length) if length else NOWHERE
 
     def _pack(self, term: str) -> int:
         place = self.places.get(term)
@@ -58,10 +66,11 @@ class Vectors:
         return found
 
 
-def near(one: Direction, other: Direction) -> float:
+def near(one: Pointing, other: Direction) -> float:
     """Return how near two texts are, from -1 to 1; 0 if one of them has no known word."""
-    found: float = sum(map(mul, one, other), 0.0)
-    return found
+    numbers, length = one
+    found: float = sum(map(mul, numbers, other), 0.0)
+    return found / length
 
 
 def parse(data: bytes) -> Vectors:

@@ -9,6 +9,8 @@ from typing import Final
 import Stemmer
 
 _WORD: Final = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
+_ASCII_WORD: Final = re.compile(r"[A-Za-z0-9]+(?:'[A-Za-z0-9]+)*")
+"""The same for a text that is ASCII, in half the time."""
 _HUMP: Final = re.compile(
     r"(?<=[a-zà-ÿ0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})|(?<=[A-Za-z]{2})(?=\d)"
 )
@@ -82,7 +84,7 @@ def tokens(text: str) -> list[str]:
     >>> tokens("What's in notebook-lm?")
     ["What's", 'in', 'notebook', 'lm']
     """
-    return _WORD.findall(text)
+    return (_ASCII_WORD if text.isascii() else _WORD).findall(text)
 
 
 def parts(identifier: str) -> list[str]:
@@ -108,10 +110,10 @@ def humps(token: str) -> list[str]:
 
 def is_german(lowered: list[str]) -> bool:
     """Tell whether a text is German, by its function words and umlauts; in doubt it is not."""
+    if _GERMAN_SURE.isdisjoint(lowered) and "".join(lowered).isascii():
+        return False
     words = set(lowered)
     german = len(_GERMAN_SURE & words)
-    if not german and "".join(lowered).isascii():
-        return False
     german += sum(not _UMLAUTS.isdisjoint(word) for word in words if not word.isascii())
     return german > len(_ENGLISH_SURE & words)
 

@@ -1,0 +1,80 @@
+"""Which sources have the words of a request, and how much those weigh."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from interlock.supervisor.gate.index import Found, GateIndex
+from interlock.supervisor.gate.numbers import RELATED
+from interlock.supervisor.gate.related import relatives
+from interlock.supervisor.gate.request import Request
+from interlock.supervisor.gate.vectors import Pointing
+
+FLOOR: Final = 0.07
+"""Words that weigh less are no evidence."""
+_NO_TERMS: Final[frozenset[str]] = frozenset()
+Hit = tuple[int, str, float]
+"""A word of the request that a source has: which word, as which term, and its weight."""
+
+
+class Gathered(NamedTuple):
+    """The different words of a request with where they stand, what they weigh by source and all."""
+
+    words: list[tuple[int, Found]]
+    sums: dict[str, float]
+    total: float
+    pointing: Pointing
+    """Where the request points."""
+
+    def hits(self, source: str) -> list[Hit]:
+        """Return the words that a source has, in the request's order."""
+        return [(at, *place) for at, found in self.words if (place := found.places.get(source))]
+
+
+def gather(index: GateIndex, request: Request) -> Gathered:
+    """Return where the words of a request stand, each word once."""
+    direct = set().union(*[terms for _, terms in request.terms])
+    seen: set[str] = set()
+    words: list[tuple[int, Found]] = []
+    sums: dict[str, float] = {}
+    total = 0.0
+    for at, (_, terms) in enumerate(request.terms):
+        found = index.found.get((terms, _NO_TERMS)) or look_up(index, terms, _NO_TERMS)
+        if found.first in seen:
+            continue
+        seen.add(found.first)
+        if not found.related.isdisjoint(direct):
+            said = found.related & direct
+            found = index.found.get((terms, said)) or look_up(index, terms, said)
+        total += found.weight
+        words.append((at, found))
+        for source, (_, weight) in found.places.items():
+            sums[source] = sums.get(source, 0.0) + weight
+    return Gathered(words, sums, total or 1e-9, index.vectors.pointing(request.meant))
+
+
+def look_up(index: GateIndex, terms: tuple[str, ...], said: frozenset[str]) -> Found:
+    """Return where one word stands: by source its best term, or one related to it; this is kept.
+
+    Related terms that are said themselves do not count twice.
+    """
+    postings, weight, table = index.postings, index.weight, relatives()
+    known = [term for term in terms if term in postings]
+    own = max(map(weight, known or terms[:1]))
+    related = [
+        other
+        for term in terms
+        for other in table.get(term, ())
+        if other in postings and other not in terms and other not in said
+    ]
+    weights = [(term, weight(term)) for term in known]
+    weights += [(term, RELATED * min(weight(term), own)) for term in related]
+    places: dict[str, tuple[str, float]] = {}
+    for term, value in weights:
+        if value > FLOOR:
+            for source in postings[term]:
+                if source not in places or places[source][1] < value:
+                    places[source] = (term, value)
+    found = Found(known[0] if known else terms[0], own, places, frozenset(related))
+    index.keep((terms, said), found)
+    return found
