@@ -195,3 +195,7 @@ def test_logs_of_a_worker_that_ran_once(cli: CommandLine) -> None:
     lines = [json.loads(line) for line in cli.run("logs", "git", "--json").splitlines()]
     assert [line["line"] for line in lines] == ["one", "two", "three", "f\x1b[31mour"]
     assert "no log" in cli.both("logs", "time", code=1)[1]
+    for worker in ("cli:nap", "core:basics", "agent:main"):  # of whatever kind
+        kind, _, name = worker.partition(":")
+        (logs / f"{kind}-{name}.log").write_text(f"{worker}\n")
+        assert cli.run("logs", name) == cli.run("logs", worker) == f"{worker}\n"

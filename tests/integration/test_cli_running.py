@@ -182,6 +182,9 @@ def test_tools_and_logs(cli: CommandLine) -> None:
     assert cli.json("tools", "--for", "x")["capabilities"]
     assert "worker.ready" in cli.run("logs", "supervisor", "-n", "1000")
     assert cli.run("logs", "small")
+    (cli.home / "logs" / "cli-earlier.log").write_text("of a worker that was removed since\n")
+    assert cli.run("logs", "earlier") == "of a worker that was removed since\n"
+    assert "mcp:small" in cli.both("logs", "nobody", code=1)[1]
     with cli.popen("logs", "small", "-f", "-n", "1") as process:
         assert process.stdout is not None
         assert process.stdout.readline(), "it follows from here on"

@@ -11,7 +11,7 @@ import click
 
 from interlock.bus.endpoints import Home, file_stem
 from interlock.bus.errors import NoSupervisorError, NotFoundError, UsageError
-from interlock.bus.names import WorkerName
+from interlock.bus.names import WorkerName, workers_meant
 from interlock.supervisor.cli.given import Count
 from interlock.supervisor.cli.output import clean, document, options, write
 from interlock.supervisor.cli.session import client, full_name, workers_of
@@ -60,20 +60,21 @@ def log_path(home: Home, worker: str) -> Any:
 
 
 def worker_with_log(home: Home, typed: str) -> str:
-    """Return the worker that is meant; without a supervisor, one that left a log file.
+    """Return the worker that is meant; if there is none now, one that left a log file.
 
     Raises NotFoundError.
     """
     if typed == "supervisor":
         return typed
-    try:
-        with client() as bus:
-            return full_name(typed, workers_of(bus.status()))
-    except NoSupervisorError:
-        pass
+    known: list[str] = []
+    with contextlib.suppress(NoSupervisorError), client() as bus:
+        known = workers_of(bus.status())
+    if workers_meant(typed, known):
+        return full_name(typed, known)
     found = [worker for worker in dict.fromkeys(_guesses(typed)) if log_path(home, worker).exists()]
     if not found:
-        raise NotFoundError(f"There is no log of {typed} in {home.logs}.")
+        there_are = f" Workers are: {', '.join(known)}." if known else ""
+        raise NotFoundError(f"There is no log of {typed} in {home.logs}.{there_are}")
     return full_name(typed, found)
 
 
