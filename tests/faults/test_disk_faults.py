@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 from pathlib import Path
+from typing import Any
 
 from breaking import GOOD, Busy, ready, run, tree_of
 from supervised import Supervised, rogue_toml, timing
@@ -18,9 +19,16 @@ def limit_files(interlock: Supervised, size: int) -> None:
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))
 
 
+def shown(items: list[dict[str, Any]]) -> str:
+    """The last text of the turn's one result."""
+    (result,) = [item for item in items if item["type"] == "tool.result"]
+    return str(result["content"][-1]["text"])
+
+
 def test_a_disk_that_fills_up_and_has_room_again(tmp_path: Path) -> None:
     """Full for logs, journal, results, records: said with a fix, no turn lost, then recovered."""
     config = timing() + GOOD + rogue_toml("cut", max_result="4KiB")
+    large = f'mcp:good/echo {{"n": "{"z" * 20_000}"}}'
     with Supervised(tmp_path, config, clean=False) as interlock:
         ready(interlock, "agent:main", "mcp:good", "mcp:cut")
         turns = [list(interlock.client.turn('mcp:good/echo {"n": 0}'))]
@@ -32,6 +40,10 @@ def test_a_disk_that_fills_up_and_has_room_again(tmp_path: Path) -> None:
         assert {items[-1]["type"] for items in turns} == {"turn.completed"}
         cut = interlock.client.call("mcp:cut/big", {"bytes": 50_000})
         assert cut.outcome == "ok" and "could not be kept" in cut.content[-1]["text"]
+        turns.append(list(interlock.client.turn(large)))
+        assert "could not be kept: " in shown(turns[-1])
+        interlock.wait_event("attention.changed", "agent:main", place, code="results_full")
+        assert not any(path.is_file() for path in interlock.home.results.rglob("*"))
         for code in OURS:
             interlock.wait_event("attention.changed", "supervisor", place, code=code)
         interlock.wait_event("attention.changed", "mcp:cut", place, code="log_disk_full")
@@ -46,6 +58,11 @@ def test_a_disk_that_fills_up_and_has_room_again(tmp_path: Path) -> None:
         assert interlock.client.control("restart", "mcp:cut")["state"] == "READY"
         for code in OURS:
             interlock.wait_event("attention.changed", "supervisor", place, code=code, clear=True)
+        turns.append(list(interlock.client.turn(large)))
+        assert "z" * 20_000 in Path(shown(turns[-1])).read_text()
+        interlock.wait_event(
+            "attention.changed", "agent:main", place, code="results_full", clear=True
+        )
         assert interlock.attention() == []
         whole = interlock.client.call("mcp:cut/big", {"bytes": 50_000}).content[-1]["text"]
         assert len(Path(whole).read_bytes()) == 50_000
