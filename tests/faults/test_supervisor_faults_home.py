@@ -143,7 +143,12 @@ def test_damaged_files_stop_nothing(short: Path, damage: bytes) -> None:
         codes = {row["code"] for row in interlock.attention()}
         assert "trust_file" in codes, interlock.attention()
         assert not [row for row in interlock.client.status()["workers"] if "evil" in row["name"]]
-        assert interlock.client.call("mcp:good/echo").outcome == "ok"
+        # What forbids may stand in a file that is not known to be trusted: everything asks.
+        asked: list[str] = []
+        answer = interlock.client.call(
+            "mcp:good/echo", on_approval=lambda why: not asked.append(why)
+        )
+        assert answer.outcome == "ok" and len(asked) == 1
 
 
 def test_a_connection_file_of_a_stranger_is_not_believed(tmp_path: Path) -> None:
