@@ -145,8 +145,11 @@ def worth_a_look(gathered: Gathered, calls: Calls) -> dict[str, list[Hit]]:
     if len(enough) > MOST_CANDIDATES:
         enough.sort(reverse=True)
         least = enough[MOST_CANDIDATES - 1]
-    ranked = sorted([(-have, source) for source, have in sums.items() if have >= least])
-    found: dict[str, list[Hit]] = {source: [] for _, source in ranked[:MOST_CANDIDATES]}
+    ranked = [source for source, have in sums.items() if have >= least]
+    if len(ranked) > MOST_CANDIDATES:
+        ranked.sort(key=lambda source: (-sums[source], source))
+        del ranked[MOST_CANDIDATES:]
+    found: dict[str, list[Hit]] = {source: [] for source in ranked}
     if calls.cards:
         for source in sorted(calls.cards):
             found.setdefault(source, [])
