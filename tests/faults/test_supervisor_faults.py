@@ -122,11 +122,22 @@ def test_without_its_spawner_everything_comes_back_and_no_server_is_blamed(
                 told = topics(interlock, name, place)
                 assert "worker.backoff" not in told and "worker.failed" not in told, told
         assert not set(old) & {child.pid for child in procfs.descendants(interlock.pid)}
-        assert watching.join()[-1]["code"] == "agent_died"
+        end = watching.join()[-1]
+        # The workers of the mcp image die before the agent: the turn may end well meanwhile.
+        ended_well = victim is mcp_image_of and end["type"] == "turn.completed"
+        assert ended_well or end["code"] == "agent_died"
         row = interlock.worker("mcp:bad")
         assert (row["state"], row["restarts"]) == ("READY", 2)
         assert interlock.attention() == []
         assert list(interlock.client.turn('mcp:good/echo {"a": 1}'))[-1]["type"] == "turn.completed"
+
+
+def title_of(pid: int) -> str:
+    """The whole title, or command line; empty when the process is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def test_a_spawner_that_dies_while_it_starts_is_no_failure_of_a_worker(tmp_path: Path) -> None:
@@ -140,7 +151,7 @@ def test_a_spawner_that_dies_while_it_starts_is_no_failure_of_a_worker(tmp_path:
         while len(seen) < 4:  # each lives until it is seen, which is long before it is ready
             assert time.monotonic() < end
             for pid in set(procfs.children(interlock.pid)) - seen:
-                if "spawner" in procfs.command(pid):
+                if "spawner" in title_of(pid):
                     seen.add(pid)
                     os.kill(pid, signal.SIGKILL)
         for name in ("agent:main", "mcp:good"):
@@ -148,7 +159,7 @@ def test_a_spawner_that_dies_while_it_starts_is_no_failure_of_a_worker(tmp_path:
             told = topics(interlock, name, place)
             assert "worker.backoff" not in told and "worker.failed" not in told, told
         assert interlock.attention("agent:main") == interlock.attention("mcp:good") == []
-        titles = [procfs.command(one.pid) for one in procfs.descendants(interlock.pid)]
+        titles = [title_of(one.pid) for one in procfs.descendants(interlock.pid)]
         assert len([title for title in titles if "agent:main" in title]) == 1, titles
         assert list(interlock.client.turn('mcp:good/echo {"a": 1}'))[-1]["type"] == "turn.completed"
 

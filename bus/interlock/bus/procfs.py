@@ -24,6 +24,7 @@ _SET_PARENT_DEATH_SIGNAL: Final = 1
 _SET_CHILD_SUBREAPER: Final = 36
 _COMMAND_LENGTH: Final = 80
 _PYTHON: Final = re.compile(r"(?:python|pypy)[0-9.]*")
+_PYTHON_SWITCHES: Final = frozenset({"-B", "-E", "-I", "-O", "-P", "-s", "-S", "-u"})
 _INTERPRETER: Final = re.compile(
     r"(?:python|pypy|node|nodejs|bash|dash|sh|zsh|ruby|perl|deno|bun)[0-9.]*"
 )
@@ -132,15 +133,19 @@ def _shown(words: list[str], executable: str) -> str:
     'npm'
     >>> _shown(["shodan", "key"], "/usr/bin/shodan"), _shown(["sh", "run"], "/bin/dash")
     ('shodan', 'run')
+    >>> _shown(["python3", "-P", "-m", "server", "key"], "/usr/bin/python3.11")
+    'server'
     """
     name = os.path.basename(words[0])
     if name != os.path.basename(executable):
         # Perhaps a title; only the name of the file itself may have spaces.
         name = os.path.basename(next(iter(words[0].split()), ""))
     if _INTERPRETER.fullmatch(name) and len(words) > 1:
-        if words[1] == "-m" and len(words) > 2 and _PYTHON.fullmatch(name):
-            return words[2]
-        if words[1] and not words[1].startswith("-"):
+        if _PYTHON.fullmatch(name):
+            words = [word for word in words if word not in _PYTHON_SWITCHES]
+            if words[1:2] == ["-m"] and len(words) > 2:
+                return words[2]
+        if words[1:] and words[1] and not words[1].startswith("-"):
             return os.path.basename(words[1])
     return name
 
