@@ -62,6 +62,9 @@ class Runtime:
     def agents(self) -> Mapping[str, AgentSettings]:
         return self.settings
 
+    def unused(self, name: str) -> str:
+        return ""
+
     def default_agent(self) -> str:
         return "main"
 

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from command_line import CommandLine, server_table
 
+from interlock.bus.client import connect
+
 CONFIG = (
     server_table("small")
     + server_table("off", enabled=False)
@@ -210,6 +212,36 @@ def test_trust_is_in_force_at_once(cli: CommandLine) -> None:
         finally:
             file.unlink()
             process.kill()
+
+
+def test_an_entry_that_does_not_run_is_no_unknown_name(cli: CommandLine) -> None:
+    """What status shows under needs attention is what every command says of that entry."""
+    file = cli.folder / "interlock.toml"
+    file.write_text(server_table("fine") + '[mcp_servers.broken]\ncomand = "x"\n')
+    try:
+        cli.shell("interlock trust --revoke; true")  # nobody trusts it
+        with connect(cli.home) as bus:
+            bus.reload()
+        for command in (
+            ("start", "fine"),
+            ("status", "fine"),
+            ("attach", "fine"),
+            ("call", "mcp:fine/echo", "{}"),
+        ):
+            _, err = cli.both(*command, code=1)
+            assert f"interlock trust {file}" in err, command
+            assert "mcp:fine does not run: " in err
+        assert cli.json("call", "mcp:fine/echo", "{}", code=1)["outcome"] == "not_found"
+        cli.run("trust", "--yes")
+        assert "mcp:fine is READY" in cli.run("start", "fine")
+        for command in (("restart", "broken"), ("call", "mcp:broken/echo", "{}")):
+            _, err = cli.both(*command, code=1)
+            assert f"mcp:broken does not run: {file}:" in err
+            assert "command or url is missing" in err
+        cli.run("trust", "--revoke")
+        assert "interlock trust" in cli.both("start", "fine", code=1)[1]
+    finally:
+        file.unlink()
 
 
 def _until(process: subprocess.Popen[str], topic: str, name: str) -> None:

@@ -13,8 +13,9 @@ from turn_rig import KEY, Rig, refusal, run
 from interlock.bus.messages import (
     Resolve,
     ToolsGet,
+    WhyGet,
 )
-from interlock.bus.settings import McpServerSettings, PolicySettings
+from interlock.bus.settings import AgentSettings, McpServerSettings, PolicySettings
 from interlock.bus.tickets import verify
 
 
@@ -90,5 +91,26 @@ def test_resolve_for_a_direct_call(tmp_path: Path, name: str, code: str) -> None
         }
         claims = verify(KEY, target["ticket"], time.time(), "mcp:git", 1, "api:0063")
         assert claims.names == ("git_status",)
+
+    run(tmp_path, story)
+
+
+def test_a_rule_about_one_tool_is_not_why_its_server_is_left_out(tmp_path: Path) -> None:
+    """Promise: `why` says what would have to be otherwise for anything to be offered."""
+
+    async def story(made: Rig) -> None:
+        made.runtime.settings = {"main": AgentSettings(model="direct", deny=("git-log",))}
+        made.server("git", ("git_log", "git_status"))
+
+        async def decided() -> tuple[str, str]:
+            asked = WhyGet(id=1, key="")
+            (source,) = json.loads(await made.offers.why(b"c", asked, b'"Bake a cake"'))["sources"]
+            assert not source["offered"]
+            assert {held["by"] for held in source["withheld"]} >= {"deny", source["by"]}
+            return source["by"], source["reason"]
+
+        assert await decided() == ("gate", "nothing in the request is about it")
+        made.server_state("git", "FAILED", "exit code 1")
+        assert await decided() == ("state", "failed, exit code 1")
 
     run(tmp_path, story)

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from interlock.bus.events import AttentionChanged, Event
+from interlock.bus.names import workers_meant
 
 MAX_TEXT: Final = 1000
 """Characters of one text; longer ones, which a worker may send, are cut."""
@@ -43,6 +44,12 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 Key = tuple[str, str, str]
 
 
+def unused_text(name: str, message: str, fix: str) -> str:
+    """Say why an entry does not run, and what to do."""
+    todo = fix or "mend the entry, it is read again at once"
+    return f"{name} does not run: {message.rstrip('.')}. What to do: {todo}."
+
+
 class Attention:
     """Rows by name, code and subject; `publish` hears of each that comes, changes or goes."""
 
@@ -72,6 +79,15 @@ class Attention:
         self._count(row, 1)
         self._rows[key] = row
         self._publish(AttentionChanged(name=row.name, code=row.code, message=row.message))
+
+    def unused(self, typed: str) -> str:
+        """Why the entry that a person means by `typed` does not run, and what to do; else empty.
+
+        For entries that no worker stands for: with a mistake, or in a file that is not trusted.
+        """
+        rows = {row.name: row for row in self._rows.values() if row.file and ":" in row.name}
+        found = workers_meant(typed, rows)
+        return unused_text(found[0], rows[found[0]].message, rows[found[0]].fix) if found else ""
 
     def has(self, name: str, code: str, subject: str = "") -> bool:
         """Whether there is such a row; cheaper than to set the same one again."""

@@ -132,7 +132,13 @@ class Fleet:
         if found:
             raise NotFoundError(f"{name} may be {' or '.join(found)}; say which one you mean.")
         known = ", ".join(self.members) or "none"
-        raise NotFoundError(f"There is no worker {name}; configured are: {known}.")
+        raise NotFoundError(
+            self.unused(name) or f"There is no worker {name}; configured are: {known}."
+        )
+
+    def unused(self, name: str) -> str:
+        """Why the entry with that name has no worker, and what to do; empty if there is none."""
+        return self._attention.unused(name)
 
     def up(self) -> Iterator[Member]:
         """The workers whose process has said hello and is not being stopped."""

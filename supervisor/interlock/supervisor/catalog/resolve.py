@@ -12,6 +12,7 @@ from interlock.bus.names import QUIET_KINDS, CapabilityName, resolve_spelling, s
 from interlock.bus.settings import AgentSettings, PolicySettings
 from interlock.supervisor.catalog.offer import LEFT, PERSON, Caller, forbidden
 from interlock.supervisor.catalog.rows import CatalogRow, SourceView
+from interlock.supervisor.config.model import CORE_WORKER
 
 CANDIDATES = 5
 """Names that a refusal suggests at most."""
@@ -27,6 +28,8 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     candidates: tuple[str, ...] = ()
     row: CatalogRow | None = None
     """The row that was meant, where there is one."""
+    missing: str = ""
+    """The source that was meant, where there is none with that name."""
 
 
 def resolve(
@@ -113,14 +116,18 @@ def _unknown(
     policy: PolicySettings,
     agent: Caller,
 ) -> Refusal:
-    source = _source_of(text, sources)
+    name = _source_named(text)
+    source = sources.get(name)
     if source is not None and not source.connected and not source.tools:
         # What it serves is not known yet, so neither is whether that name exists.
         return _unavailable(source)
     near = _candidates(text, [row for row in rows if forbidden(row, agent, policy) is None])
     hint = f" Did you mean {' or '.join(near)}?" if near else " See `interlock tools`."
     return Refusal(
-        code="not_found", message=f"There is no capability {_shown(text)}.{hint}", candidates=near
+        code="not_found",
+        message=f"There is no capability {_shown(text)}.{hint}",
+        candidates=near,
+        missing=name if source is None else "",
     )
 
 
@@ -128,7 +135,8 @@ def _shown(text: str) -> str:
     return repr(text if len(text) <= 100 else text[:99] + "…")
 
 
-def _source_of(text: str, sources: Mapping[str, SourceView]) -> SourceView | None:
+def _source_named(text: str) -> str:
+    """The source that the name of a capability belongs to, whether there is one or not."""
     try:
         name = CapabilityName.parse(text)
         kind, source = name.kind, str(name.worker).partition(":")[2]
@@ -136,8 +144,8 @@ def _source_of(text: str, sources: Mapping[str, SourceView]) -> SourceView | Non
         kind, _, rest = text.partition("__")
         source = rest.partition("__")[0]
     if kind == "core":
-        return next((view for view in sources.values() if view.name.startswith("core:")), None)
-    return sources.get(f"{'mcp' if kind in QUIET_KINDS else kind}:{source}")
+        return CORE_WORKER
+    return f"{'mcp' if kind in QUIET_KINDS else kind}:{source}"
 
 
 def _candidates(text: str, rows: Sequence[CatalogRow]) -> tuple[str, ...]:

@@ -41,8 +41,9 @@ def attach(names: tuple[str, ...], as_json: bool, since: str | None, with_logs: 
     lock = threading.Lock()
     paint = options().color and sys.stdout.isatty()
     with client() as bus:
-        known = workers_of(bus.status()) if names or with_logs else []
-        chosen = frozenset(full_name(name, known) for name in names)
+        now = bus.status() if names or with_logs else {"needs_attention": []}
+        known = workers_of(now)
+        chosen = frozenset(full_name(name, known, now["needs_attention"]) for name in names)
         if with_logs:
             followed = chosen or frozenset(known)
             tails = {name: LogTail(log_path(home, name)) for name in followed}

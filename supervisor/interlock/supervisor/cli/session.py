@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from interlock.bus.client import Client, connect
@@ -15,10 +15,11 @@ def client() -> Client:
     return connect(options().home)
 
 
-def full_name(typed: str, names: Iterable[str]) -> str:
+def full_name(typed: str, names: Iterable[str], attention: Iterable[Mapping[str, Any]] = ()) -> str:
     """Return the worker that `typed` means: its name, or the only one with that name after a kind.
 
-    Raises NotFoundError that names what there is.
+    Raises NotFoundError that names what there is, or says why the entry that is meant does not run
+    if a row of `attention`, of the status document, knows it.
     """
     from interlock.bus.names import workers_meant
 
@@ -28,6 +29,12 @@ def full_name(typed: str, names: Iterable[str]) -> str:
         return found[0]
     if found:
         raise NotFoundError(f"{typed} may be {' or '.join(found)}; say which one you mean.")
+    rows = {str(row["name"]): row for row in attention if ":" in row["name"]}
+    if unused := workers_meant(typed, rows):
+        from interlock.supervisor.attention import unused_text
+
+        row = rows[unused[0]]
+        raise NotFoundError(unused_text(unused[0], row["message"], row["fix"]))
     there_are = ", ".join(known) or "none"
     raise NotFoundError(f"There is no worker {typed}; there are: {there_are}.")
 

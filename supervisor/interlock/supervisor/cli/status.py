@@ -73,7 +73,7 @@ def status(name: str | None, as_json: bool, watch: bool) -> None:
 
 def narrowed(status: dict[str, Any], typed: str) -> dict[str, Any]:
     """Return the document with one worker only. Raises NotFoundError."""
-    chosen = full_name(typed, workers_of(status))
+    chosen = full_name(typed, workers_of(status), status["needs_attention"])
     return status | {
         "workers": [row for row in status["workers"] if row["name"] == chosen],
         "needs_attention": [row for row in status["needs_attention"] if row["name"] == chosen],

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from interlock.bus.errors import ConfigError, InterlockError, NotFoundError
+from interlock.bus.client import connect
+from interlock.bus.errors import ConfigError, InterlockError, NoSupervisorError, NotFoundError
 from interlock.supervisor.cli.exits import DONE
 from interlock.supervisor.cli.output import agreed, document, exact, note, options, write
 from interlock.supervisor.config.read import parse
@@ -43,6 +44,7 @@ def trust(path: Path | None, listing: bool, revoke: bool, yes: bool, as_json: bo
         )
     with changing_trust(record) as trusted:
         trusted |= {trust_key(file): digest(data) for file, data in contents.items()}
+    _taken_up()
     if as_json:
         document({"trusted": [str(file) for file in contents]})
     else:
@@ -108,6 +110,17 @@ def _list(record: Path, as_json: bool) -> int:
     return DONE
 
 
+def _taken_up() -> None:
+    """Wait until a supervisor that runs on this home has read its configuration again."""
+    try:
+        with connect(options().home) as bus:
+            bus.reload()
+    except NoSupervisorError:
+        return
+    except InterlockError as error:
+        note(f"The supervisor has not read it yet, it will within seconds: {error.message}")
+
+
 def _revoke(record: Path, path: Path, as_json: bool) -> int:
     key, folder = trust_key(path.absolute()), os.path.realpath(path)
     with changing_trust(record) as trusted:
@@ -116,6 +129,7 @@ def _revoke(record: Path, path: Path, as_json: bool) -> int:
             raise NotFoundError(f"{path} is not trusted; `interlock trust --list` shows what is.")
         for name in gone:
             del trusted[name]
+    _taken_up()
     if as_json:
         document({"revoked": gone})
     else:

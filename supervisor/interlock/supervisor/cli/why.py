@@ -69,7 +69,7 @@ def _source(row: dict[str, Any], threshold: float) -> list[str]:
     lines += [
         f"    {one['count']} withheld by {one['by']}: {one_line(one['reason'])}"
         for one in row["withheld"]
-        if row["offered"]
+        if row["offered"] or one["by"] != row["by"]
     ]
     return lines
 

@@ -15,6 +15,7 @@ from interlock.bus.names import WorkerName, workers_meant
 from interlock.bus.settings import AgentSettings, PolicySettings
 from interlock.supervisor.catalog.gating import Verdict
 from interlock.supervisor.catalog.offer import (
+    By,
     Offer,
     Withheld,
     forbidden,
@@ -29,6 +30,17 @@ from interlock.supervisor.policy.decision import standing
 
 TOKEN: Final = 4
 """Bytes of a schema that are taken for one token."""
+STEPS: Final[tuple[By, ...]] = (
+    "limit",
+    "disabled",
+    "policy",
+    "grant",
+    "deny",
+    "kind",
+    "state",
+    "gate",
+)
+"""What withholds a capability, in the order in which it is decided."""
 
 
 class OfferApi:
@@ -175,6 +187,10 @@ def _source_document(
 
 
 def _decided(held: list[Withheld], by: str) -> tuple[str, str]:
-    """What kept all of a source back: the step that kept most of it, and its reason."""
-    most = max(held, key=lambda one: one.count, default=None)
-    return (most.by, most.reason) if most is not None else (by, "it serves nothing")
+    """What kept all of a source back: of the steps that took part of it, the last, and its reason.
+
+    What that step refused had passed all before it, so a rule about a few tools of a source is
+    never given as the reason for the others.
+    """
+    last = max(held, key=lambda one: (STEPS.index(one.by), one.count), default=None)
+    return (last.by, last.reason) if last is not None else (by, "it serves nothing")

@@ -45,6 +45,9 @@ class Workers(Protocol):
     def agents(self) -> Mapping[str, AgentSettings]:
         """Enabled agents by name, without `agent:`."""
 
+    def unused(self, name: str) -> str:
+        """Why the entry with that name has no worker, and what to do; empty if there is none."""
+
     def default_agent(self) -> str:
         """Name of the agent that a turn without one goes to."""
 

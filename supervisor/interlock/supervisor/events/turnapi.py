@@ -181,7 +181,8 @@ class TurnApi:
         rows, sources = turns.catalog.rows(), turns.catalog.sources()
         found = resolve(message.capability, rows, sources, policy, PERSON)
         if isinstance(found, Refusal):
-            raise InterlockError(found.message, code=found.code)
+            unused = turns.workers.unused(found.missing) if found.missing else ""
+            raise InterlockError(unused or found.message, code=found.code)
         caller = caller_name(identity)
         single_use = per_call(found.name, found.tier, policy)
         if single_use:
