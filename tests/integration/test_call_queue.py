@@ -105,3 +105,22 @@ def test_a_log_message_reaches_each_caller_once(tmp_path: Path) -> None:
         assert [log.message for log in logs] == ["one message"] * 2
 
     run(tmp_path, test)
+
+
+def test_a_call_after_the_end_is_told_something_else_than_one_during_it(tmp_path: Path) -> None:
+    async def test(rig: Rig) -> None:
+        server = SteadyServer(60, crowd=1)
+        calls = calls_of(server, 1, Circuit(10))
+        rig.handle = calls.submit  # type: ignore[method-assign]
+        rig.server.close()
+        rig.server = rig.serve()
+        edge = rig.edge()
+        during = asyncio.ensure_future(edge.call("slow", b"{}", 10))
+        async with asyncio.timeout(10):
+            await server.crowded.wait()
+        calls.end_all("worker_died", "It ended during the call.", "It has ended.")
+        ended, later = await during, await edge.call("slow", b"{}", 10)
+        assert (ended.outcome, ended.message) == ("worker_died", "It ended during the call.")
+        assert (later.outcome, later.message) == ("unavailable", "It has ended.")
+
+    run(tmp_path, test)

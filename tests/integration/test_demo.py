@@ -40,6 +40,10 @@ def test_the_demo_runs_to_its_end(tmp_path: Path) -> None:
     ):
         assert said in done.stdout
     assert "worker_died" in done.stdout or "unavailable" in done.stdout
+    assert "was stopped during the call" not in done.stdout, "it ended, nobody stopped it"
+    assert not any(
+        line.endswith("| {") for line in done.stdout.split("a second turn")[1].split("\n")
+    )
     assert done.stdout.count("  completed\n") == 2
     assert done.stderr == ""
     assert not list(tmp_path.iterdir())

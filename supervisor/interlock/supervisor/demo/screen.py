@@ -27,13 +27,14 @@ class Screen:
     ) -> Mapping[str, Any]:
         """Show a turn's items as they come and return the last one.
 
-        `on_item` is called with each item after it was shown. With `brief` only the first line of
-        each piece of text is shown.
+        `on_item` is called with each item after it was shown. With `brief` each piece of text is
+        shown as one line, cut to the width.
         """
         last: Mapping[str, Any] = {}
         for item in stream:
-            lines = item_lines(item)
-            for line in lines[:1] if brief else lines:
+            if brief and item["type"] == "text.delta":
+                item = {**item, "text": " ".join(item["text"].split())}
+            for line in item_lines(item):
                 self.say(line)
             if on_item is not None:
                 on_item(item)

@@ -247,9 +247,9 @@ class Calls:
         self.pump()
         await self._idle
 
-    def end_all(self, code: str, message: str) -> None:
-        """End every call now and refuse further ones with the same words."""
-        self._refusal = message
+    def end_all(self, code: str, message: str, refusal: str) -> None:
+        """End every call now, and refuse further ones with `refusal`."""
+        self._refusal = refusal
         runs = [*self._running.values(), *self._queue]
         self._queue.clear()
         for run in runs:

@@ -78,6 +78,8 @@ class McpKind:
         self._unsent: list[Callable[[], None]] = []
         self._probing = False
         self._lossy = False
+        self._ended = False
+        """Whether the server ended by itself."""
 
     async def start(self, host: Host, body: bytes) -> Ready:
         """Start the server, list its tools and serve them.
@@ -134,7 +136,14 @@ class McpKind:
         """End the calls, the server and everything that the server started."""
         if self._calls is not None:
             name = self._configure.server
-            self._calls.end_all("worker_died", f"The server {name} was stopped during the call.")
+            how, refusal = (
+                ("ended", "has ended") if self._ended else ("was stopped", "is being stopped")
+            )
+            self._calls.end_all(
+                "worker_died",
+                f"The server {name} {how} during the call.",
+                f"The server {name} {refusal}; try again in a moment.",
+            )
         if self._reporter is not None:
             self._reporter.flush()
         if self._session is not None:
@@ -248,6 +257,7 @@ class McpKind:
 
     async def _lost(self) -> None:
         assert self._session is not None
+        self._ended = True
         reason = await self._session.post_mortem()
         self._host.fail(reason.code, reason.reason, fix=reason.fix)
 
