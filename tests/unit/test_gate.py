@@ -146,6 +146,11 @@ def test_what_counted_is_told() -> None:
         ("repo", "usage_card"),
     }
     assert all(item.weight > 0 for item in row.evidence)
+    (nearness,) = (item for item in row.evidence if item.origin == "meaning")
+    said = INDEX.vectors.pointing(
+        read(INDEX, "Which issues are still open in the website repo?").meant
+    )
+    assert nearness.weight == near(said, INDEX.entries["mcp:github"].direction)
 
 
 @given(REQUESTS, st.permutations(ALL))

@@ -50,6 +50,12 @@ def _lines(found: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _place(one: dict[str, Any]) -> str:
+    if one["from"] == "meaning":
+        return "how near the request is in meaning"
+    return f"{one_line(one['word'])!r} in {_PLACES.get(one['from'], one['from'])}"
+
+
 def _source(row: dict[str, Any], threshold: float) -> list[str]:
     count = row["capabilities"]
     verdict = (
@@ -59,11 +65,7 @@ def _source(row: dict[str, Any], threshold: float) -> list[str]:
     )
     lines = [f"{one_line(row['source'])}: {verdict}, {_because(row, threshold)}"]
     shown = row["evidence"][:_WORDS]
-    lines += [
-        f"    {one_line(one['word'])!r} in {_PLACES.get(one['from'], one['from'])}: "
-        f"{one['weight']:.2f}"
-        for one in shown
-    ]
+    lines += [f"    {_place(one)}: {one['weight']:.2f}" for one in shown]
     if more := len(row["evidence"]) - len(shown):
         lines.append(f"    and {more} more")
     lines += [

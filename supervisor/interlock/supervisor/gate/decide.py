@@ -12,6 +12,7 @@ from interlock.supervisor.gate.named import Calls, calls
 from interlock.supervisor.gate.records import By, Context, Decision, Evidence, From, SourceDecision
 from interlock.supervisor.gate.request import Request, read
 from interlock.supervisor.gate.score import points
+from interlock.supervisor.gate.vectors import near
 
 _ORIGINS: Final[dict[int, From]] = {SERVER_NAME: "server_name", TOOL_NAME: "tool_name"}
 _NOTHING: Final = Context()
@@ -43,6 +44,9 @@ def explain(index: GateIndex, text: str, context: Context = _NOTHING) -> Decisio
         evidence = list(called.words.get(source, ()))
         for hit in gathered.hits(source):
             evidence.append(_evidence(index, request, source, hit))
+        nearness = near(gathered.pointing, index.entries[source].direction)
+        if source in gathered.sums and nearness > 0:
+            evidence.append(Evidence("meaning", "meaning", nearness))
         if by == "context":
             evidence.append(Evidence(text.strip(), "context", 1.0))
         evidence.sort(key=lambda item: (-item.weight, item.origin, item.word))

@@ -11,8 +11,10 @@ from interlock.supervisor.gate.vectors import Vectors
 
 By = Literal["name", "usage_card", "evidence", "context", "gate"]
 """Why a source is offered; `gate`: it is not, because nothing was enough."""
-From = Literal["name", "usage_card", "server_name", "tool_name", "description", "context"]
-"""Where a word of evidence stands."""
+From = Literal[
+    "name", "usage_card", "server_name", "tool_name", "description", "context", "meaning"
+]
+"""Where a word of evidence stands; `meaning`: how near the whole request is to the source."""
 
 
 class Tables(NamedTuple):
