@@ -219,11 +219,11 @@ def test_what_cannot_be_resolved_stops_its_own_worker_and_says_what_to_do(
 
 def test_the_journal_holds_calls_and_turns_and_no_secret(interlock: Supervised) -> None:
     """The files are read as bytes above; here what they are is opened."""
-    interlock.client.call("mcp:spills/rpc_error")
-    interlock.client.turns()
+    # What calls report is written in time; the end of a turn is written before it is told.
+    list(interlock.client.turn("mcp:spills/rpc_error {}"))
     with sqlite3.connect(f"file:{interlock.home.journal}?mode=ro", uri=True) as journal:
         dump = "\n".join(journal.iterdump())
     journal.close()
-    assert "mcp:spills/bad_arguments" in dump
+    assert "mcp:spills/rpc_error" in dump
     assert found(dump.encode()) == []
     assert not os.listdir(interlock.home.results)
