@@ -48,7 +48,11 @@ def test_a_worker_starts_clean(
             assert facts["stdin"] == "/dev/null"
             assert facts["stdout"] == facts["stderr"] == str(tmp_path / "worker.log")
             assert facts["sid"] == facts["pid"]
-            assert (facts["nice"], facts["open_files"], facts["cpu_seconds"]) == (os.nice(0) + 3, 300, 60)
+            assert (facts["nice"], facts["open_files"], facts["cpu_seconds"]) == (
+                os.nice(0) + 3,
+                300,
+                60,
+            )
             assert int(facts["blocked"], 16) == 0
             assert not facts["ignored"] & (1 << (signal.SIGTERM - 1) | 1 << (signal.SIGCHLD - 1))
             assert facts["threads"] == 1
