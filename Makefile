@@ -38,12 +38,12 @@ $(BIN)/python:
 		{ echo "This Python cannot make virtual environments: install its venv package (Debian: python3-venv)"; exit 1; }
 
 $(VENV)/.demo: pyproject.toml $(BIN)/python
-	@echo "installing Interlock and the demo's servers below $(VENV) ..."
+	@echo "installing Interlock and the demo's servers below $(VENV); this takes a minute or two ..."
 	$(PIP) -e '.[demo]'
 	@touch $@
 
 $(VENV)/.test: pyproject.toml $(BIN)/python
-	@echo "installing Interlock and what its tests need below $(VENV) ..."
+	@echo "installing Interlock and what its tests need below $(VENV); this takes a minute or two ..."
 	$(PIP) -e '.[demo,test]'
 	@touch $@ $(VENV)/.demo
 

@@ -47,7 +47,10 @@ def test_without_a_supervisor_the_code_is_3(cli: CommandLine, arguments: tuple[s
     ("arguments", "words"),
     [
         (("statsu",), "did you mean status?"),
-        (("turn",), "TEXT"),
+        (("bogus",), "There is no command bogus; all are in `interlock --help`."),
+        (("turn",), "Usage: interlock turn [OPTIONS] TEXT"),
+        (("turn-show",), "`interlock turn-show --help` says more"),
+        (("call", "mcp:x/y", "path=."), "`interlock tools mcp:x/y` shows what it takes."),
         (("turn", "x", "--id", "7"), "32 hex digits"),
         (("turn", "x", "--deadline", "0"), "deadline"),
         (("call", "mcp:x/y", "[1]"), "no JSON object"),

@@ -52,6 +52,8 @@ def test_status(cli: CommandLine) -> None:
     assert "needs attention" in out
     assert "command not found: no-such-command" in out
     assert "mcp:small" in cli.both("status", "nobody", code=1)[1]
+    for command in ("status", "stop", "logs"):
+        assert "Did you mean mcp:small?" in cli.both(command, "smal", code=1)[1]
 
 
 def test_start_and_restart_say_the_outcome(cli: CommandLine) -> None:
@@ -75,6 +77,28 @@ def test_call(cli: CommandLine) -> None:
     assert cli.json("call", "mcp:small/nope", code=1)["outcome"] == "not_found"
     assert cli.json("call", "mcp:gone/x", code=1)["outcome"] in ("unavailable", "not_found")
     assert cli.json("call", "mcp:small/mute", "--timeout", "0.2", code=5)["outcome"] == "timeout"
+
+
+def test_tools_by_name_shows_what_they_take(cli: CommandLine) -> None:
+    out = cli.run("tools", "mcp:small/echo")
+    assert "text: string, optional" in out
+    assert "  interlock call mcp:small/echo" in out
+    assert "mcp:small/mute" not in out
+    (one,) = cli.json("tools", "mcp__small__echo")["capabilities"]
+    assert one["schema"]["properties"] == {"text": {"type": "string"}}
+    rows = cli.json("tools", "small")["capabilities"]
+    assert [row["name"] for row in rows] == ["mcp:small/echo", "mcp:small/mute"]
+    assert "schema" not in cli.json("tools")["capabilities"][0]
+    assert "did you mean mcp:small/echo?" in cli.both("tools", "mcp:small/ecko", code=1)[1]
+    assert "`interlock tools" in cli.both("call", "mcp:small/echo", '{"text": "error"}', code=1)[1]
+
+
+def test_the_beginning_of_a_turns_id_is_enough(cli: CommandLine) -> None:
+    turn = "5eed" + "0" * 28
+    cli.run("turn", ECHO, "--id", turn)
+    assert turn in cli.run("turn-show", "5eed")
+    assert cli.lines("turn-watch", "5eed")[0]["turn"] == turn
+    assert cli.json("turn-cancel", "5eed")["turn"] == turn
 
 
 def test_turn(cli: CommandLine) -> None:

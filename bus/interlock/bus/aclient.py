@@ -92,9 +92,12 @@ class AsyncClient:
         """Return the status document; `name` narrows it to one worker."""
         return await self._document(messages.StatusGet, name=name)
 
-    async def tools(self, for_text: str = "", agent: str = "") -> Document:
-        """Return the catalog, or with `for_text` the offer of an agent for that request."""
-        return await self._document(messages.ToolsGet, text=for_text, agent=agent)
+    async def tools(self, for_text: str = "", agent: str = "", name: str = "") -> Document:
+        """Return the catalog, or with `for_text` the offer of an agent for that request.
+
+        `name`: only that capability, or those of that source, each with its `schema`.
+        """
+        return await self._document(messages.ToolsGet, text=for_text, agent=agent, name=name)
 
     async def why(self, text: str, agent: str = "", session: str = "") -> Document:
         """Return why each source would be offered for a request or not.

@@ -104,9 +104,12 @@ class Client:
         """Return the status document; `name` narrows it to one worker."""
         return self._document(messages.StatusGet, name=name)
 
-    def tools(self, for_text: str = "", agent: str = "") -> Document:
-        """Return the catalog, or with `for_text` the offer of an agent for that request."""
-        return self._document(messages.ToolsGet, text=for_text, agent=agent)
+    def tools(self, for_text: str = "", agent: str = "", name: str = "") -> Document:
+        """Return the catalog, or with `for_text` the offer of an agent for that request.
+
+        `name`: only that capability, or those of that source, each with its `schema`.
+        """
+        return self._document(messages.ToolsGet, text=for_text, agent=agent, name=name)
 
     def why(self, text: str, agent: str = "", session: str = "") -> Document:
         """Return why each source would be offered for a request or not.

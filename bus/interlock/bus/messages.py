@@ -434,17 +434,15 @@ class ReplayGet(Request, frozen=True, kw_only=True, tag="replay"):
 
 
 class ToolsGet(Request, frozen=True, kw_only=True, tag="tools"):
-    """Answers the catalog, or with `text` the offer for that request."""
+    """Answers the catalog, or with `text` an offer; `name`: one tool or source, with schemas."""
 
     agent: str = ""
     text: str = ""
+    name: str = ""
 
 
 class WhyGet(Request, frozen=True, kw_only=True, tag="why"):
-    """Answers why each source would be offered for a request or not. Body: a JSON string, the text.
-
-    `session`: as the next turn of that session.
-    """
+    """Answers why sources would be offered in the session's next turn. Body: its text, as JSON."""
 
     agent: str = ""
     session: str = ""

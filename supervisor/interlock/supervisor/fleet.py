@@ -14,6 +14,7 @@ from interlock.bus.endpoints import Home, endpoint, unlink_endpoint
 from interlock.bus.errors import NotFoundError
 from interlock.bus.messages import Configure, ControlDown, Drain, Stop
 from interlock.bus.names import workers_meant
+from interlock.bus.nearest import nearest_worker
 from interlock.bus.settings import AgentSettings, PolicySettings, Timing
 from interlock.supervisor.attempts import attempt
 from interlock.supervisor.attention import STATE, Attention, Row
@@ -132,8 +133,10 @@ class Fleet:
         if found:
             raise NotFoundError(f"{name} may be {' or '.join(found)}; say which one you mean.")
         known = ", ".join(self.members) or "none"
+        near = nearest_worker(name, self.members)
+        hint = f" Did you mean {near}?" if near else ""
         raise NotFoundError(
-            self.unused(name) or f"There is no worker {name}; configured are: {known}."
+            self.unused(name) or f"There is no worker {name}; configured are: {known}.{hint}"
         )
 
     def unused(self, name: str) -> str:

@@ -23,7 +23,12 @@ class _Described(msgspec.Struct):
     description: Any = None
 
 
+class _Schema(msgspec.Struct):
+    arguments: msgspec.Raw = msgspec.field(name="inputSchema", default=msgspec.Raw(b"{}"))
+
+
 _described: Final = msgspec.json.Decoder(_Described).decode
+_schema: Final = msgspec.json.Decoder(_Schema).decode
 
 
 class Schemas:
@@ -86,6 +91,13 @@ class Schemas:
             if document is not None and (text := _description(document)):
                 found[digest] = text
         return found
+
+    def arguments(self, digest: str) -> msgspec.Raw:
+        """The JSON Schema of a tool's arguments; `{}` if it is not known."""
+        try:
+            return _schema(self._documents.get(digest, b"{}")).arguments
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return msgspec.Raw(b"{}")  # a worker may send what is no tool
 
     def knows(self, digest: str) -> bool:
         """Whether that document is here."""

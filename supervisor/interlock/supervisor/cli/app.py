@@ -45,6 +45,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
 """Module and one line of help of each command; the module has a command of that name."""
 
 
+_LIKE: Final = 0.7
+"""How like a word has to be to a command to be taken for it; less is far-fetched."""
+
+
 class LazyGroup(click.Group):
     """A group that imports a command's module when that command is used, and not for `--help`."""
 
@@ -75,9 +79,10 @@ class LazyGroup(click.Group):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from difflib import get_close_matches
 
-            near = get_close_matches(args[0], COMMANDS, 1)
-            hint = f"did you mean {near[0]}?" if near else "see `interlock --help`."
-            raise click.UsageError(f"There is no command {args[0]}; {hint}", ctx)
+            near = get_close_matches(args[0], COMMANDS, 1, _LIKE)
+            hint = f"did you mean {near[0]}? All" if near else "all"
+            message = f"There is no command {args[0]}; {hint} are in `interlock --help`."
+            raise click.UsageError(message, ctx)
         found = super().resolve_command(ctx, args)
         interruptible()
         return found
@@ -160,9 +165,10 @@ def run(arguments: list[str]) -> int:
     options = output.Options("--json" in arguments)
     try:
         return _run(arguments, options)
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, click.Abort) as error:
         uninterruptible()
-        output.note("")
+        if not isinstance(error, click.Abort):  # Click has ended the line of the ^C already.
+            output.note("")
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the one boundary: a user never sees a traceback
         if by_interrupt(error):
@@ -183,7 +189,7 @@ def _run(arguments: list[str], options: output.Options) -> int:
         output.offer(error.format_message())
         return USAGE
     except click.UsageError as error:
-        output.failure(options, "wrong_usage", error.format_message())
+        output.failure(options, "wrong_usage", _with_usage(error))
         return USAGE
     except click.ClickException as error:
         output.failure(options, "failed", error.format_message())
@@ -195,6 +201,20 @@ def _run(arguments: list[str], options: output.Options) -> int:
         where = f" ({error.filename})" if error.filename else ""
         output.failure(options, "failed", f"The system refused: {error.strerror or error}{where}.")
         return FAILED
+
+
+def _with_usage(error: click.UsageError) -> str:
+    """Return the sentence of an error, and how the command is used where that says more."""
+    message = error.format_message()
+    if error.ctx is None or error.ctx.parent is None:
+        return message
+    path = error.ctx.command_path
+    if isinstance(error, click.MissingParameter):
+        usage = " ".join(error.ctx.get_usage().split())
+        return f"{message} {usage} (`{path} --help` says more)"
+    if isinstance(error, click.NoSuchOption) or "unexpected extra argument" in message:
+        return f"{message} See `{path} --help`."
+    return message
 
 
 def _unexpected(options: output.Options, error: Exception) -> None:

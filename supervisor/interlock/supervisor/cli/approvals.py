@@ -9,8 +9,8 @@ import click
 import msgspec
 
 from interlock.supervisor.cli.given import Count
-from interlock.supervisor.cli.output import document, exact, one_line, span, table, write
-from interlock.supervisor.cli.session import client
+from interlock.supervisor.cli.output import cut, document, exact, one_line, span, table, write
+from interlock.supervisor.cli.session import approval_meant, client
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 _ARGUMENTS: Final = 400
@@ -34,11 +34,18 @@ def approvals(as_json: bool, past: int) -> None:
     if not found["approvals"]:
         write("Nothing waits for approval.")
     cells = [
-        (row["id"], row["outcome"], row["capability"], row["by"] or "-", _arguments(row)[:60])
+        (
+            row["id"],
+            _when(row["decided"]),
+            row["outcome"],
+            row["capability"],
+            _who(row["by"]),
+            cut(_arguments(row), 60),
+        )
         for row in found.get("past", [])
     ]
     if cells:
-        heads = ("ID", "OUTCOME", "CAPABILITY", "BY", "ARGUMENTS")
+        heads = ("ID", "DECIDED", "OUTCOME", "CAPABILITY", "BY", "ARGUMENTS")
         write("\n".join(["", *table(heads, cells)]))
 
 
@@ -48,7 +55,7 @@ def approvals(as_json: bool, past: int) -> None:
 def approve(approval: str, as_json: bool) -> None:
     """Let the call of approval ID run, once, with the arguments that `approvals` shows."""
     with client() as bus:
-        found = bus.approve(approval)
+        found = bus.approve(approval_meant(bus, approval))
     _tell(found, "is approved; its call runs once", as_json)
 
 
@@ -58,7 +65,7 @@ def approve(approval: str, as_json: bool) -> None:
 def deny(approval: str, as_json: bool) -> None:
     """Refuse the call of approval ID."""
     with client() as bus:
-        found = bus.deny(approval)
+        found = bus.deny(approval_meant(bus, approval))
     _tell(found, "is denied; its call does not run", as_json)
 
 
@@ -73,6 +80,15 @@ def _what(row: dict[str, Any]) -> str:
     who = f"agent {row['agent']}, turn {row['turn']}" if row["turn"] else "a direct call"
     why = f" ({row['reason']})" if row["reason"] else ""
     return exact(f"{row['capability']}{why}, wanted by {who}")
+
+
+def _when(unix: float | None) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(unix)) if unix else "-"
+
+
+def _who(by: str) -> str:
+    """Who decided: a client of the api has no name, but only a person's may decide."""
+    return "a person" if by.startswith("api:") else by or "-"
 
 
 def _arguments(row: dict[str, Any]) -> str:

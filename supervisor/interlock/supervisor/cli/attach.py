@@ -63,7 +63,7 @@ def attach(names: tuple[str, ...], as_json: bool, since: str | None, with_logs: 
                 if as_json:
                     document(event)
                 elif event["topic"] == "snapshot":
-                    write("\n".join([*lines_of(event["status"]), ""]))
+                    write("\n".join([*lines_of(_of(event["status"], chosen)), ""]))
                 else:
                     write(_line(event, paint))
 
@@ -88,6 +88,23 @@ def _concerns(event: dict[str, Any], chosen: frozenset[str]) -> bool:
     return event.get("name") in chosen or _agent_of(event) in chosen
 
 
+def _of(status: dict[str, Any], chosen: frozenset[str]) -> dict[str, Any]:
+    """Return the status document with the chosen workers only; none means all."""
+    if not chosen:
+        return status
+    rows = ("workers", "needs_attention")
+    return status | {key: [row for row in status[key] if row["name"] in chosen] for key in rows}
+
+
+def _value(value: object) -> str:
+    """Return the value of an event's field for people: lists with commas."""
+    if isinstance(value, list | tuple):
+        return ",".join(one_line(one) for one in value)
+    if isinstance(value, dict):
+        return ",".join(f"{one_line(key)}:{one_line(one)}" for key, one in value.items())
+    return one_line(value)
+
+
 def _agent_of(event: dict[str, Any]) -> str:
     agent = event.get("agent")
     return str(WorkerName("agent", agent)) if agent else ""
@@ -96,7 +113,7 @@ def _agent_of(event: dict[str, Any]) -> str:
 def _line(event: dict[str, Any], paint: bool) -> str:
     topic = str(event["topic"])
     details = [
-        f"{key}={one_line(value)}"
+        f"{key}={_value(value)}"
         for key, value in event.items()
         if key not in _PLAIN and value not in ("", None, [], ())
     ]

@@ -35,7 +35,7 @@ def call(capability: str, arguments: str, as_json: bool, timeout: float | None, 
     A call that a person has to approve is asked for here, or without a terminal waits for
     `interlock approve`.
     """
-    given = _object(standard_input(MAX_MESSAGE) if arguments == "-" else arguments)
+    given = _object(capability, standard_input(MAX_MESSAGE) if arguments == "-" else arguments)
     with client() as bus:
         ask = (lambda question: True) if yes else _ask
         result = bus.call(capability, given, timeout=timeout, on_approval=ask)
@@ -46,6 +46,8 @@ def call(capability: str, arguments: str, as_json: bool, timeout: float | None, 
         if not result.ok:
             doubt = "; it may have run all the same" if result.may_have_run else ""
             note(f"{capability}: {result.outcome}{doubt}.")
+        if result.outcome in ("tool_error", "invalid_arguments"):
+            note(f"`interlock tools {capability}` shows what arguments it takes.")
     return code_of_outcome(result.outcome)
 
 
@@ -64,17 +66,20 @@ def _ask(question: str) -> bool | None:
     return None
 
 
-def _object(text: str) -> dict[str, Any]:
+def _object(capability: str, text: str) -> dict[str, Any]:
+    do = f'write them like \'{{"path": "."}}\'; `interlock tools {capability}` shows what it takes.'
+    if text.lstrip()[:1] != "{":
+        raise click.UsageError(f"The arguments are no JSON object; {do}")
     try:
         found = json.loads(text)
     except json.JSONDecodeError as error:
-        raise click.UsageError(f"The arguments are no JSON object: {error}.") from None
+        raise click.UsageError(f"The arguments are no JSON object: {error}; {do}") from None
     except RecursionError:
         raise click.UsageError("The arguments are nested too deeply.") from None
     except ValueError:
         raise click.UsageError("The arguments hold a number with too many digits.") from None
     if not isinstance(found, dict):
-        raise click.UsageError("The arguments are no JSON object; write something like '{}'.")
+        raise click.UsageError("The arguments are no JSON object; {do}")
     encode_arguments(found)  # What cannot be sent is wrong whether a supervisor runs or not.
     return found
 

@@ -21,7 +21,7 @@ from interlock.bus.errors import (
 from interlock.bus.line import find_supervisor
 from interlock.bus.records import Child
 from interlock.supervisor.cli.exits import DONE
-from interlock.supervisor.cli.output import document, options, write
+from interlock.supervisor.cli.output import document, note, options, write
 
 STOP: Final = 40.0
 """Seconds until a supervisor has to be gone; its own bound for everything is 20 s by default."""
@@ -40,6 +40,20 @@ def down(as_json: bool) -> int:
         pid = find_supervisor(home).pid
     began = procfs.start_time(pid)
     _ask_to_stop(home, pid, proven)
+    try:
+        _await_end(home, pid, began, proven)
+    except KeyboardInterrupt:
+        note(f"The supervisor (pid {pid}) goes on stopping; `interlock status` says when it ended.")
+        raise
+    if as_json:
+        document({"stopped": True, "pid": pid})
+    else:
+        write("Stopped; nothing is left running.")
+    return DONE
+
+
+def _await_end(home: Home, pid: int, began: int | None, proven: bool) -> None:
+    """Return when the process is gone. Raises InterlockError if that takes too long."""
     kill = f" if it stays so, `kill -9 {pid}`: nothing of it will be left." if proven else ""
     until = time.monotonic() + STOP
     while began is not None and procfs.alive(pid, began):
@@ -50,11 +64,6 @@ def down(as_json: bool) -> int:
                 code="timeout",
             )
         time.sleep(_LOOK)
-    if as_json:
-        document({"stopped": True, "pid": pid})
-    else:
-        write("Stopped; nothing is left running.")
-    return DONE
 
 
 def _ask_to_stop(home: Home, pid: int, proven: bool) -> None:

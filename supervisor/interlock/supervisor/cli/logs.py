@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any, Final
 
 import click
+import msgspec
 
 from interlock.bus.endpoints import Home, file_stem
 from interlock.bus.errors import NoSupervisorError, NotFoundError, UsageError
 from interlock.bus.names import WorkerName, workers_meant
 from interlock.supervisor.cli.given import Count
 from interlock.supervisor.cli.output import clean, document, options, write
-from interlock.supervisor.cli.session import client, full_name, workers_of
+from interlock.supervisor.cli.session import client, did_you_mean, full_name, workers_of
 from interlock.supervisor.cli.tail import LogTail, last_lines
 
 _EVERY: Final = 0.2
@@ -45,7 +47,20 @@ def _show(worker: str, line: str, as_json: bool) -> None:
     if as_json:
         document(log_line(worker, line))
     else:
-        write(clean(line))
+        write(clean(line if worker != "supervisor" else readable(line)))
+
+
+def readable(line: str) -> str:
+    """Return a line of the supervisor's log for people; a line that is no JSON object as it is."""
+    try:
+        found = msgspec.json.decode(line)
+        when = datetime.fromisoformat(found.pop("timestamp")).astimezone()
+        words = [when.strftime("%H:%M:%S"), found.pop("level"), found.pop("event")]
+    except (msgspec.DecodeError, AttributeError, KeyError, TypeError, ValueError):
+        return line
+    words += [f"{key}={value}" for key, value in found.items() if value not in ("", None, [])]
+    # Further lines of a value stand further in, so that none can pass for a line of the log.
+    return " ".join(map(str, words)).replace("\n", "\n    ")
 
 
 def log_line(worker: str, line: str) -> dict[str, Any]:
@@ -66,16 +81,22 @@ def worker_with_log(home: Home, typed: str) -> str:
     """
     if typed == "supervisor":
         return typed
-    known: list[str] = []
+    known: list[str] | None = None
     with contextlib.suppress(NoSupervisorError), client() as bus:
         known = workers_of(bus.status())
-    if workers_meant(typed, known):
+    if known and workers_meant(typed, known):
         return full_name(typed, known)
     found = [worker for worker in dict.fromkeys(_guesses(typed)) if log_path(home, worker).exists()]
     if not found:
-        there_are = f" Workers are: {', '.join(known)}." if known else ""
-        raise NotFoundError(f"There is no log of {typed} in {home.logs}.{there_are}")
+        raise NotFoundError(f"There is no log of {typed} in {home.logs}{_instead(typed, known)}")
     return full_name(typed, found)
+
+
+def _instead(typed: str, known: list[str] | None) -> str:
+    """Return what to do where there is no log; None: no supervisor runs."""
+    if known is None:
+        return ", and no supervisor is running; start one with `interlock up`."
+    return f". Workers are: {', '.join(known) or 'none'}.{did_you_mean(typed, known)}"
 
 
 def _guesses(typed: str) -> Iterator[str]:

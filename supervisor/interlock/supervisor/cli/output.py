@@ -126,6 +126,16 @@ def one_line(text: object) -> str:
     return clean(" ".join(str(text).split()))
 
 
+def cut(text: object, limit: int) -> str:
+    """Return the beginning of text, on one line, of at most `limit` characters; `…` ends it if cut.
+
+    >>> cut("a worker", 20), cut("a worker", 4)
+    ('a worker', 'a w…')
+    """
+    whole = one_line(text)
+    return whole if len(whole) <= limit else f"{whole[: limit - 1].rstrip()}…"
+
+
 def write(text: str, *, end: str = "\n") -> None:
     """Write text to standard output at once.
 
@@ -247,3 +257,23 @@ def span(seconds: float) -> str:
     if hours:
         return f"{hours}h{minutes:02}m"
     return f"{minutes}m{left:02}s" if minutes else f"{left}s"
+
+
+def lasted(seconds: float) -> str:
+    """Return how long something took, for people.
+
+    >>> lasted(0.087), lasted(2.44), lasted(192)
+    ('87 ms', '2.4s', '3m12s')
+    """
+    if seconds < 1:
+        return f"{max(0.0, seconds) * 1000:.0f} ms"
+    return f"{seconds:.1f}s" if seconds < 10 else span(seconds)
+
+
+def counted(count: int, one: str, many: str) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "thing needs", "things need"), counted(2, "thing needs", "things need")
+    ('1 thing needs', '2 things need')
+    """
+    return f"{count} {one if count == 1 else many}"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 from interlock.bus.client import Client, connect
-from interlock.bus.errors import NotFoundError
+from interlock.bus.errors import NotFoundError, UsageError
 from interlock.supervisor.cli.output import options
+
+_SHORTEST: Final = 4
+"""Characters of an id that are enough, if no other begins so."""
 
 
 def client() -> Client:
@@ -36,7 +39,40 @@ def full_name(typed: str, names: Iterable[str], attention: Iterable[Mapping[str,
         row = rows[unused[0]]
         raise NotFoundError(unused_text(unused[0], row["message"], row["fix"]))
     there_are = ", ".join(known) or "none"
-    raise NotFoundError(f"There is no worker {typed}; there are: {there_are}.")
+    near = did_you_mean(typed, known)
+    raise NotFoundError(f"There is no worker {typed}; there are: {there_are}.{near}")
+
+
+def did_you_mean(typed: str, names: Iterable[str]) -> str:
+    """Return a sentence, after a space, with the worker whose name is most like `typed`, or ""."""
+    from interlock.bus.nearest import nearest_worker
+
+    near = nearest_worker(typed, names)
+    return f" Did you mean {near}?" if near else ""
+
+
+def turn_meant(bus: Client, typed: str) -> str:
+    """Return the id of the newest 1,000 turns that begins with `typed`, if only one does.
+
+    A whole id, and what begins none, comes back as it is. Raises UsageError if it may be several.
+    """
+    return _begun(typed, 32, lambda: [row["turn"] for row in bus.turns(1000)["turns"]])
+
+
+def approval_meant(bus: Client, typed: str) -> str:
+    """Return the id of the waiting approval that begins with `typed`, as `turn_meant` does."""
+    return _begun(typed, 0, lambda: [row["id"] for row in bus.approvals()["approvals"]])
+
+
+def _begun(typed: str, whole: int, ids: Callable[[], list[str]]) -> str:
+    if len(typed) < _SHORTEST or len(typed) == whole:
+        return typed
+    found = [one for one in ids() if one.startswith(typed)]
+    if typed in found or not found:
+        return typed
+    if len(found) > 1:
+        raise UsageError(f"{typed} may be {' or '.join(found[:5])}; type more of it.")
+    return found[0]
 
 
 def workers_of(status: dict[str, Any]) -> list[str]:

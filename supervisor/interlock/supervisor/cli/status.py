@@ -10,6 +10,7 @@ import click
 
 from interlock.supervisor.cli.output import (
     clean,
+    cut,
     document,
     one_line,
     size,
@@ -141,7 +142,7 @@ def _worker_table(rows: list[dict[str, Any]], now: float) -> list[str]:
             _ms(row["p50_ms"]),
             _ms(row["p99_ms"]),
             row["tools"],
-            one_line(row["reason"])[:_REASON],
+            cut(row["reason"], _REASON),
         )
         for row in rows
     ]

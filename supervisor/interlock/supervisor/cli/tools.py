@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from interlock.supervisor.cli.output import document, one_line, table, write
+from interlock.supervisor.cli.arguments import described
+from interlock.supervisor.cli.output import cut, document, one_line, table, write
 from interlock.supervisor.cli.session import client
 
 _SUMMARY = 80
@@ -12,23 +13,30 @@ _SUMMARY = 80
 
 
 @click.command
+@click.argument("name", required=False, default="")
 @click.option("--agent", default="", metavar="A", help="Whose offer; else the default agent's.")
 @click.option("--for", "text", default="", metavar="TEXT", help="The offer for this request.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-def tools(agent: str, text: str, as_json: bool) -> None:
-    """List the catalog, or with --for what an agent would be offered for a request."""
+def tools(name: str, agent: str, text: str, as_json: bool) -> None:
+    """List the catalog, or with --for what an agent would be offered for a request.
+
+    With NAME, of a capability (mcp:git/git_status) or a source (git), show what arguments it takes.
+    """
     with client() as bus:
-        found = bus.tools(text, agent)
+        found = bus.tools(text, agent, name)
     if as_json:
         document(found)
         return
     rows = found["capabilities"]
+    if name:
+        write("\n\n".join("\n".join(described(row)) for row in rows))
+        return
     cells = [
         (
             row["name"],
             row["tier"],
             "yes" if row["connected"] else f"no: {row['reason']}",
-            one_line(row["summary"])[:_SUMMARY],
+            cut(row["summary"], _SUMMARY),
         )
         for row in rows
     ]

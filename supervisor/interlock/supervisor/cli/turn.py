@@ -15,12 +15,14 @@ from interlock.bus.given import encode_text
 from interlock.bus.limits import MAX_TEXT
 from interlock.supervisor.cli.exits import DONE, FAILED, TIMED_OUT
 from interlock.supervisor.cli.given import Count, Seconds, standard_input
-from interlock.supervisor.cli.output import clean, document, note, one_line, write
-from interlock.supervisor.cli.session import client
+from interlock.supervisor.cli.output import clean, counted, cut, document, note, one_line, write
+from interlock.supervisor.cli.session import client, turn_meant
 
 _ENDS: Final = ("turn.completed", "turn.failed", "turn.cancelled")
 _ARGUMENTS: Final = 200
 """Characters of a call's arguments that people are shown."""
+_TOLD_APART: Final = 60
+"""Characters of them beside a result, where several calls of one capability are under way."""
 
 
 @click.command
@@ -76,6 +78,7 @@ def turn(
 def turn_watch(turn_id: str, offset: int, as_json: bool) -> int:
     """Watch a turn from its start or an offset to its end; Ctrl-C leaves it running."""
     with client() as bus:
+        turn_id = turn_meant(bus, turn_id)
         return follow(bus, turn_id, offset, as_json=as_json, cancel=False)
 
 
@@ -118,6 +121,8 @@ class _Show:
         self.next_offset = 0
         self._json = as_json
         self._told = False
+        self._calls: dict[str, tuple[str, str]] = {}
+        self._ended = self._failed = 0
         self._line_open = False
         self._terminal = sys.stdout.isatty()
 
@@ -135,9 +140,10 @@ class _Show:
                 self._line_open = not text.endswith("\n")
             case "tool.call":
                 arguments = one_line(msgspec.json.encode(item["arguments"]).decode())
-                self._note(f"-> {item['capability']} {arguments[:_ARGUMENTS]}")
+                self._calls[item["id"]] = item["capability"], arguments
+                self._note(f"-> {item['capability']} {cut(arguments, _ARGUMENTS)}")
             case "tool.result":
-                self._note(f"<- {item['outcome']} after {item['duration_ms']:.0f} ms")
+                self._result(item)
             case "approval.waiting":
                 self._note(
                     f"waits for approval: `interlock approve {item['id']}`, or deny; "
@@ -148,10 +154,23 @@ class _Show:
                     write(clean(item["text"]) if self._terminal else item["text"], end="")
                     self._line_open = not item["text"].endswith("\n")
                 self._end_line()
+                if self._failed:
+                    calls = counted(self._ended, "call", "calls")
+                    note(f"{self._failed} of {calls} failed.")
             case "turn.failed":
                 self._note(item["message"])
             case "turn.cancelled":
                 self._note("The turn was cancelled.")
+
+    def _result(self, item: dict[str, Any]) -> None:
+        """Say how a call ended, and which; its arguments tell it from others under way."""
+        self._ended += 1
+        self._failed += item["outcome"] != "ok"
+        capability, arguments = self._calls.pop(item["id"], ("a call", ""))
+        others = {one for one, _ in self._calls.values()}
+        which = f"{capability} {cut(arguments, _TOLD_APART)}"
+        which = which if capability in others else capability
+        self._note(f"<- {which}: {item['outcome']} after {item['duration_ms']:.0f} ms")
 
     def _note(self, text: str) -> None:
         self._end_line()

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from interlock.supervisor.cli.given import Count
-from interlock.supervisor.cli.output import clean, document, one_line, span, table, write
-from interlock.supervisor.cli.session import client
+from interlock.supervisor.cli.output import clean, cut, document, lasted, one_line, table, write
+from interlock.supervisor.cli.session import client, turn_meant
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 _TEXT = 60
@@ -37,7 +37,7 @@ def turns(as_json: bool, limit: int) -> None:
             row["agent"],
             _when(row.get("started")),
             _took(row),
-            one_line(row["text"])[:_TEXT],
+            cut(row["text"], _TEXT),
         )
         for row in rows
     ]
@@ -50,7 +50,7 @@ def turns(as_json: bool, limit: int) -> None:
 def turn_show(turn_id: str, as_json: bool) -> None:
     """Show one turn with its calls."""
     with client() as bus:
-        found = bus.turn_show(turn_id)
+        found = bus.turn_show(turn_meant(bus, turn_id))
     if as_json:
         document(found)
         return
@@ -71,7 +71,7 @@ def turn_show(turn_id: str, as_json: bool) -> None:
 def turn_cancel(turn_id: str, as_json: bool) -> None:
     """Cancel a turn."""
     with client() as bus:
-        found = bus.turn_cancel(turn_id)
+        found = bus.turn_cancel(turn_meant(bus, turn_id))
     if as_json:
         document(found)
     else:
@@ -84,4 +84,4 @@ def _when(unix: float | None) -> str:
 
 def _took(row: dict[str, Any]) -> str:
     started, ended = row.get("started"), row.get("ended")
-    return span(ended - started) if started and ended else "-"
+    return lasted(ended - started) if started and ended else "-"

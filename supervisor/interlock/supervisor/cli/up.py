@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from interlock.bus.client import connect
-from interlock.bus.endpoints import Home, read_connection
+from interlock.bus.endpoints import Home, lock_holder, read_connection
 from interlock.bus.errors import (
+    AlreadyRunningError,
     ConnectionLostError,
     NoSupervisorError,
     RequestTimeoutError,
     SpawnError,
 )
 from interlock.supervisor.cli.exits import DONE
-from interlock.supervisor.cli.output import clean, document, note, options, write
+from interlock.supervisor.cli.output import clean, counted, document, note, options, write
 from interlock.supervisor.cli.teller import Teller
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ def up(detach: bool, config: Path | None, as_json: bool) -> int:
     """Start the supervisor and everything configured; Ctrl-C stops it in order."""
     home = options().place
     config = config.expanduser().absolute() if config is not None else None
+    if holder := lock_holder(home):  # Said at once; the supervisor itself would find it out later.
+        raise AlreadyRunningError(holder, str(home.path))
     if detach:
         return _detach(home, config, as_json)
     if as_json:
@@ -102,7 +105,7 @@ class _Progress:
             case events.WorkerStopped():
                 return "" if event.name in self._failures else f"{event.name} is stopped"
             case events.ConfigReloaded():
-                return f"configuration read again, {event.problems} problems"
+                return f"configuration read again, {counted(event.problems, 'problem', 'problems')}"
             case events.AttentionChanged() if not event.clear:
                 if self._failures.get(event.name) == event.message:
                     return ""
@@ -148,9 +151,13 @@ def _detach(home: Home, config: Path | None, as_json: bool) -> int:
     if as_json:
         document({"pid": child.pid, "home": str(home.path), "epoch": status["supervisor"]["epoch"]})
         return DONE
-    write(clean(f"The supervisor (pid {child.pid}) runs on {home.path}, {len(workers)} workers."))
+    count = counted(len(workers), "worker", "workers")
+    write(clean(f"The supervisor (pid {child.pid}) runs on {home.path}, {count}."))
     if attention:
-        write(f"{len(attention)} things need attention; see `interlock status`.")
+        write(
+            f"{counted(len(attention), 'thing needs', 'things need')} attention; "
+            "see `interlock status`."
+        )
     return DONE
 
 

@@ -35,6 +35,7 @@ from interlock.supervisor.policy.decision import CAREFUL
 Path = tuple[str, ...]
 _S = TypeVar("_S", bound=msgspec.Struct)
 
+_REACH: Final = 'give the entry `command = "PROGRAM"` or `url = "https://..."`'
 MAX_NAME: Final = 200
 """Characters of the name of a server or agent."""
 
@@ -253,11 +254,11 @@ class _Validation:
             message = "there are both command and url; keep one of them, or say which with type"
             checker.error("wrong_value", path, message)
         elif kind is None and not settings.command and not settings.url:
-            checker.error("missing_key", path, "command or url is missing")
+            checker.error("missing_key", path, "command or url is missing", _REACH)
         elif kind == "stdio" and not settings.command:
-            checker.error("missing_key", path, "type stdio needs a command")
+            checker.error("missing_key", path, "type stdio needs a command", _REACH)
         elif kind in ("sse", "streamable_http") and not settings.url:
-            checker.error("missing_key", path, f"type {kind} needs a url")
+            checker.error("missing_key", path, f"type {kind} needs a url", _REACH)
         remote = kind in ("sse", "streamable_http") or (kind is None and bool(settings.url))
         if remote and settings.url and not settings.url.startswith(("http://", "https://", "${")):
             message = "url must begin with http:// or https://"

@@ -12,6 +12,7 @@ from interlock.bus.errors import MalformedError, NotFoundError, UsageError
 from interlock.bus.limits import MAX_TEXT
 from interlock.bus.messages import ToolsGet, WhyGet
 from interlock.bus.names import WorkerName, workers_meant
+from interlock.bus.nearest import nearest_worker
 from interlock.bus.settings import AgentSettings, PolicySettings
 from interlock.supervisor.catalog.gating import Verdict
 from interlock.supervisor.catalog.offer import (
@@ -68,11 +69,15 @@ class OfferApi:
         if not message.text:
             shown = tuple(row for row in rows if forbidden(row, settings, policy) is None)
             withheld = tuple(held for held in withheld if held.by != "state" or not held.count)
-        document = {
-            "agent": name,
-            "capabilities": [_row_document(row, policy) for row in shown],
-            "withheld": withheld,
-        }
+        listed = [_row_document(row, policy) for row in shown]
+        if message.name:
+            shown, withheld = self._named(message.name, shown), ()
+            schemas = turns.schemas
+            listed = [
+                _row_document(row, policy) | {"schema": schemas.arguments(row.digest)}
+                for row in shown
+            ]
+        document = {"agent": name, "capabilities": listed, "withheld": withheld}
         return msgspec.json.encode(document)
 
     async def why(self, identity: bytes, message: WhyGet, body: bytes | None) -> bytes:
@@ -121,6 +126,22 @@ class OfferApi:
         else:
             settings = turns.workers.agents().get(name) or AgentSettings()
         return name, turns.gating.focused(name, settings)
+
+    def _named(self, name: str, rows: tuple[CatalogRow, ...]) -> tuple[CatalogRow, ...]:
+        """Those of `rows` that `name` means: one by its name or wire name, or a source's.
+
+        Raises NotFoundError with what is most like it.
+        """
+        one = tuple(row for row in rows if name in (row.name, row.wire))
+        if one:
+            return one
+        sources = dict.fromkeys(row.source for row in rows)
+        meant = workers_meant(name, sources)
+        if len(meant) == 1:
+            return tuple(row for row in rows if row.source == meant[0])
+        near = nearest_worker(name, [*sources, *(row.name for row in rows)])
+        hint = f" did you mean {near}?" if near else " see `interlock tools`."
+        raise NotFoundError(f"There is no capability or source {name[:200]!r} to show;{hint}")
 
     def _tokens(self, rows: Iterable[CatalogRow]) -> int:
         return self._turns.schemas.size(row.digest for row in rows) // TOKEN

@@ -104,8 +104,11 @@ def _wish(worker: Worker, event: inputs.Input) -> list[Command]:
             return []
         case State.STOPPED, inputs.Remove():
             return [Forget()]
-        case ((State.BACKOFF | State.FAILED), (inputs.Stop() | inputs.Remove())):
-            return [CancelTimer(), *stopped(worker, event.now, isinstance(event, inputs.Remove))]
+        case ((State.BACKOFF | State.FAILED), inputs.Stop()):
+            reason = event.reason or "stopped by hand"
+            return [CancelTimer(), *stopped(worker, event.now, False, reason)]
+        case ((State.BACKOFF | State.FAILED), inputs.Remove()):
+            return [CancelTimer(), *stopped(worker, event.now, True)]
         case ((State.STOPPED | State.BACKOFF | State.FAILED), inputs.Start()):
             forgive(worker)
             return begin(worker, event.now, "")

@@ -118,12 +118,12 @@ def _settle(worker: Worker, now: float) -> list[Command]:
     return [_publish_stopped(worker), *begin(worker, now, worker.reason)]
 
 
-def stopped(worker: Worker, now: float, forget: bool) -> list[Command]:
-    """Enter STOPPED; with `forget` the record goes too."""
+def stopped(worker: Worker, now: float, forget: bool, reason: str = "") -> list[Command]:
+    """Enter STOPPED, for `reason` unless it was stopping for another; `forget`: and drop it."""
     worker.timer = None
     worker.failure = None
     worker.after = After.STAY
-    enter(worker, State.STOPPED, now, worker.reason if worker.state is State.STOPPING else "")
+    enter(worker, State.STOPPED, now, worker.reason if worker.state is State.STOPPING else reason)
     published = _publish_stopped(worker)
     return [published, Forget()] if forget else [published]
 

@@ -1,0 +1,32 @@
+"""Finds what somebody meant who mistyped the name of a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+from itertools import islice
+from typing import Final
+
+LIKE: Final = 0.6
+"""How like two names have to be, from 0 to 1."""
+_LOOKED_AT: Final = 1_000
+"""Names that are compared; a hint is not worth more time."""
+_LONGEST: Final = 200
+
+
+def nearest_worker(typed: str, names: Iterable[str]) -> str:
+    """Return the name that is most like `typed`, with or without its kind; "" if none is.
+
+    >>> nearest_worker("gti", ["mcp:time", "mcp:git"]), nearest_worker("x", ["mcp:git"])
+    ('mcp:git', '')
+    """
+    best, found = LIKE, ""
+    matcher = SequenceMatcher(None, "", typed[:_LONGEST])
+    for name in islice(names, _LOOKED_AT):
+        for form in (name,) if ":" in typed else (name, name.partition(":")[2]):
+            matcher.set_seq1(form[:_LONGEST])
+            if matcher.real_quick_ratio() > best and matcher.quick_ratio() > best:
+                like = matcher.ratio()
+                if like > best:
+                    best, found = like, name
+    return found
