@@ -116,6 +116,57 @@ def test_validate(cli: CommandLine) -> None:
     assert "no such file" in cli.both("validate", "nowhere.toml", code=1)[1]
 
 
+def test_validate_warns_of_what_cannot_run(cli: CommandLine) -> None:
+    (cli.folder / "interlock.toml").write_text(
+        """[mcp_servers.typo]
+command = "mcp-server-tyme --key s3cret"
+args = ["x"]
+[mcp_servers.nowhere]
+command = "sh"
+cwd = "gone"
+[mcp_servers.off]
+command = "mcp-server-tyme"
+enabled = false
+[mcp_servers.filled]
+command = "${SERVER}"
+[mcp_servers.elsewhere]
+url = "http://127.0.0.1:1/mcp"
+[mcp_servers.fine]
+command = "sh"
+[cli_tools.nap]
+command = "./nap"
+[agents.main]
+model = "claude"
+"""
+    )
+    out = cli.run("validate", "interlock.toml")
+    warnings = [line.partition(": ")[2] for line in out.splitlines() if line.startswith("warning")]
+    file = cli.folder / "interlock.toml"
+    assert warnings == [
+        f"{file}:1: mcp:typo: command not found: mcp-server-tyme",
+        f"{file}:4: mcp:nowhere: there is no folder {cli.folder / 'gone'}",
+        f"{file}:16: cli:nap: command not found: ./nap",
+        f"{file}:19: this model is not supported yet: every turn of the agent fails",
+    ]
+    assert out.count("    do: ") == 4
+    assert "s3cret" not in out
+
+
+def test_validate_says_once_that_a_file_is_not_trusted_and_that_there_is_none(
+    cli: CommandLine,
+) -> None:
+    out = cli.run("validate")
+    assert "There is no configuration here." in out and "in order" not in out
+    file = cli.folder / "interlock.toml"
+    assert str(file) in out
+    file.write_text("".join(f'[mcp_servers.s{n}]\ncommand = "sh"\n' for n in range(12)))
+    out = cli.run("validate")
+    assert out.count("interlock trust") == 1
+    assert "none of its 12 entries acts" in out
+    problems = cli.json("validate")["problems"]
+    assert len(problems) == 12, "for programs each entry stays a row"
+
+
 def test_trust_shows_asks_lists_and_revokes(cli: CommandLine) -> None:
     own = cli.folder / "interlock.toml"
     own.write_text(

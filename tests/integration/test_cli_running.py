@@ -238,6 +238,20 @@ def test_trust_is_in_force_at_once(cli: CommandLine) -> None:
             process.kill()
 
 
+def test_a_model_that_is_not_supported_needs_attention(cli: CommandLine) -> None:
+    file = cli.folder / "interlock.toml"
+    file.write_text('[agents.other]\nmodel = "claude"\n')
+    try:
+        cli.run("trust", "--yes")
+        rows = cli.json("status")["needs_attention"]
+        (row,) = [row for row in rows if row["code"] == "not_supported"]
+        assert f"{file}:2: this model is not supported yet" in row["message"]
+        assert "direct" in row["fix"]
+    finally:
+        cli.run("trust", "--revoke")
+        file.unlink()
+
+
 def test_an_entry_that_does_not_run_is_no_unknown_name(cli: CommandLine) -> None:
     """What status shows under needs attention is what every command says of that entry."""
     file = cli.folder / "interlock.toml"
@@ -284,7 +298,8 @@ def test_up_in_the_foreground_tells_and_stops_in_order(tmp_path: Path) -> None:
         told = []
         for text in process.stderr:
             told.append(text)
-            if text.startswith("mcp:small is READY"):
+            so_far = "".join(told)
+            if "mcp:small is READY" in so_far and "\n    do: Install it" in so_far:
                 break
         assert any(f"(pid {process.pid})" in text for text in told)
         assert line.json("status")["supervisor"]["pid"] == process.pid

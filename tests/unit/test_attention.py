@@ -19,8 +19,8 @@ def test_a_row_is_announced_when_it_comes_changes_and_goes() -> None:
     attention.clear("mcp:x", "c")
     attention.clear("mcp:x", "c")
     assert heard == [
-        AttentionChanged(name="mcp:x", code="c", message="m"),
-        AttentionChanged(name="mcp:x", code="c", message="n"),
+        AttentionChanged(name="mcp:x", code="c", message="m", fix="f"),
+        AttentionChanged(name="mcp:x", code="c", message="n", fix="f"),
         AttentionChanged(name="mcp:x", code="c", clear=True),
     ]
     assert attention.rows() == ()

@@ -10,10 +10,11 @@ import keyring.backend
 import keyring.errors
 import pytest
 
+from interlock.bus.searchpath import search_path
 from interlock.workers import secrets
 from interlock.workers.failure import WorkerError
 from interlock.workers.logs import WorkerLog
-from interlock.workers.programs import find_command, search_path
+from interlock.workers.programs import find_command
 from interlock.workers.secrets import Masks, hide_literals, resolve, resolve_entries
 
 ENVIRON = {"TOKEN": "tok-123456", "EMPTY": "", "HOME": "/home/me-myself"}

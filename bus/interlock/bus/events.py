@@ -193,6 +193,7 @@ class AttentionChanged(Event, frozen=True, kw_only=True, tag="attention.changed"
     name: str = ""
     code: str = ""
     message: str = ""
+    fix: str = ""
     clear: bool = False
 
 

@@ -78,7 +78,9 @@ class Attention:
         self._count(before, -1)
         self._count(row, 1)
         self._rows[key] = row
-        self._publish(AttentionChanged(name=row.name, code=row.code, message=row.message))
+        self._publish(
+            AttentionChanged(name=row.name, code=row.code, message=row.message, fix=row.fix)
+        )
 
     def unused(self, typed: str) -> str:
         """Why the entry that a person means by `typed` does not run, and what to do; else empty.

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final, NamedTuple
 
+from interlock.bus.searchpath import search_path
 from interlock.bus.settings import Limits
 from interlock.workers.failure import WorkerError
 from interlock.workers.secrets import (
@@ -27,20 +26,6 @@ INHERITED: Final = frozenset(
     "SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE CURL_CA_BUNDLE NODE_EXTRA_CA_CERTS".split()
 )
 """What a program sees of the environment besides LC_* and what its entry names."""
-EXTRA_FOLDERS: Final = (
-    "~/.local/bin",
-    "~/bin",
-    "~/.cargo/bin",
-    "~/go/bin",
-    "~/.bun/bin",
-    "~/.deno/bin",
-    "~/.volta/bin",
-    "/opt/homebrew/bin",
-    "/home/linuxbrew/.linuxbrew/bin",
-    "/usr/local/bin",
-    "/snap/bin",
-)
-"""Where programs are that a login shell finds and a desktop's or a service's PATH does not."""
 
 
 class Command(NamedTuple):
@@ -61,19 +46,6 @@ def base_environment(environ: Mapping[str, str]) -> dict[str, str]:
     {'LC_ALL': 'C', 'HOME': '/h'}
     """
     return {k: v for k, v in environ.items() if k in INHERITED or k.startswith("LC_")}
-
-
-def search_path(environ: Mapping[str, str]) -> list[str]:
-    """Return the folders in which an entry's command is looked for, PATH first."""
-    home = environ.get("HOME") or str(Path.home())
-    folders = environ.get("PATH", os.defpath).split(os.pathsep)
-    folders += [folder.replace("~", home, 1) for folder in EXTRA_FOLDERS]
-    versions = Path(home, ".nvm", "versions", "node")
-    if versions.is_dir():
-        folders += [str(node / "bin") for node in sorted(versions.iterdir(), reverse=True)]
-    # Servers installed together with Interlock, as `interlock[demo]` does.
-    folders.append(os.path.dirname(sys.executable))
-    return list(dict.fromkeys(folder for folder in folders if folder))
 
 
 def find_command(command: str, cwd: str, folders: Sequence[str]) -> str:

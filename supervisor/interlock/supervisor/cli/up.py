@@ -79,10 +79,13 @@ class _Progress:
         self._failures: dict[str, str] = {}
 
     def event(self, event: Event) -> None:
-        """Say the line for an event, unless it would repeat the one before."""
+        """Say the line for an event, unless it would repeat the one before, and what to do."""
         text = self._text(event)
         if text:
             self._say(text)
+        fix = getattr(event, "fix", "")
+        if fix:
+            self._say(f"    do: {fix}")
 
     def _text(self, event: Event) -> str:
         from interlock.bus import events

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import click
 import msgspec
@@ -12,9 +15,13 @@ from interlock.bus.errors import ConfigError
 from interlock.supervisor.cli.exits import DONE, FAILED
 from interlock.supervisor.cli.output import clean, document, exact, options, write
 from interlock.supervisor.config import Problem, load
+from interlock.supervisor.config.present import absent
 from interlock.supervisor.config.read import check_file
-from interlock.supervisor.config.workspace import LOCAL_FILE
+from interlock.supervisor.config.workspace import LOCAL_FILE, candidates
 from interlock.supervisor.toolnotes import tool_problems
+
+UNTRUSTED: Final = "untrusted"
+"""Code of what is said of the entries of a file that may not act."""
 
 
 @click.command
@@ -33,7 +40,7 @@ def validate(file: Path | None, as_json: bool) -> int:
     if as_json:
         document({"ok": not errors, "problems": [msgspec.to_builtins(each) for each in problems]})
         return FAILED if errors else DONE
-    for problem in problems:
+    for problem in _together(problems):
         write(exact(f"{problem.severity}: {problem}"))
         if problem.fix:
             write(exact(f"    do: {problem.fix}"))
@@ -41,8 +48,28 @@ def validate(file: Path | None, as_json: bool) -> int:
     if errors:
         write(clean(f"{what} has {errors} error{'s' * (errors != 1)}."))
         return FAILED
+    if file is None and not (looked := _files())[0]:
+        write(clean(f"There is no configuration here. Files that would count: {looked[1]}."))
+        return DONE
     write(clean(f"{what} is in order."))
     return DONE
+
+
+def _files() -> tuple[bool, str]:
+    """Whether any file counts here, and the names of all that would."""
+    paths = [each.path for each in candidates(Path.cwd(), None, os.environ)]
+    return any(os.path.lexists(path) for path in paths), ", ".join(map(str, paths))
+
+
+def _together(problems: list[Problem]) -> Iterator[Problem]:
+    """Yield the problems; those of one file that is not trusted, which all ask the same, as one."""
+    counts = Counter(each.file for each in problems if each.code == UNTRUSTED)
+    for problem in problems:
+        if problem.code != UNTRUSTED or counts[problem.file] == 1:
+            yield problem
+        elif count := counts.pop(problem.file, 0):
+            message = f"this file is not trusted as it is now; none of its {count} entries acts"
+            yield msgspec.structs.replace(problem, message=message, line=0, column=0)
 
 
 def _problems(file: Path | None) -> tuple[Problem, ...]:
@@ -53,11 +80,16 @@ def _problems(file: Path | None) -> tuple[Problem, ...]:
         found = load(home, here, None, os.environ)
         untrusted = tuple(each for each in found.problems if each.code == "untrusted")
         trusted = load(home, here, None, os.environ, trust_all=True)
-        return (*trusted.problems, *untrusted, *tool_problems(home, trusted.settings))
+        return (
+            *trusted.problems,
+            *untrusted,
+            *absent(trusted.settings, os.environ),
+            *tool_problems(home, trusted.settings),
+        )
     if file.name == LOCAL_FILE:
         # It adjusts entries of other files, so alone it would look wrong.
         found = load(home, file.absolute().parent, None, os.environ, trust_all=True)
         if file.absolute() in found.files and file.exists():
             return tuple(each for each in found.problems if each.file == str(file.absolute()))
     settings, problems = check_file(file.absolute())
-    return (*problems, *tool_problems(home, settings))
+    return (*problems, *absent(settings, os.environ), *tool_problems(home, settings))

@@ -47,6 +47,8 @@ WARNINGS: Final = frozenset(
     "unknown_key shadowed unknown_agent whole_command own_variable not_supported".split()
 )
 """Codes of problems after which the entry still runs."""
+MODELS: Final = frozenset({"", "direct"})
+"""Models that an agent can have; without one its turns say what to configure."""
 OWN_PREFIX: Final = "INTERLOCK_"
 
 _SIZES: Final = (
@@ -213,6 +215,15 @@ class _Validation:
             self._texts(checker, good, path)
             if not checker.errors:
                 settings = msgspec.convert(good, AgentSettings)
+                if settings.enabled and settings.model not in MODELS:
+                    # The text may hold an address with a password, so it is not repeated.
+                    message = "this model is not supported yet: every turn of the agent fails"
+                    self.report(
+                        "not_supported",
+                        (*path, "model"),
+                        message,
+                        'set `model = "direct"`: it takes tool calls as text',
+                    )
                 agents[name] = AgentEntry(settings=settings, origin=self._origin(path))
         self.entry = ""
         return agents

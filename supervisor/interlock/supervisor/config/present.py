@@ -1,0 +1,55 @@
+"""Whether what the entries name is on this machine: their programs and folders."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+
+from interlock.bus.searchpath import search_path
+from interlock.supervisor.config.model import CliEntry, Problem, ServerEntry, Settings, worker_name
+
+
+def absent(settings: Settings, environ: Mapping[str, str]) -> Iterator[Problem]:
+    """Yield a warning for each enabled entry whose program or folder is not there now.
+
+    Looks at the disk and starts nothing. What a variable decides is not known here and left alone.
+    """
+    folders = os.pathsep.join(search_path(environ))
+    for section in ("mcp_servers", "cli_tools"):
+        entries: Mapping[str, ServerEntry | CliEntry] = getattr(settings, section)
+        for name, entry in entries.items():
+            if entry.settings.enabled:
+                for key, code, message, fix in _missing(entry, folders):
+                    yield Problem(
+                        file=entry.origin.file,
+                        line=entry.origin.line,
+                        key=f"{section}.{name}.{key}",
+                        message=f"{worker_name(section, name)}: {message}",
+                        severity="warning",
+                        code=code,
+                        fix=fix,
+                    )
+
+
+def _missing(entry: ServerEntry | CliEntry, folders: str) -> Iterator[tuple[str, str, str, str]]:
+    """Yield key, code, message and fix."""
+    command, cwd = entry.settings.command, entry.settings.cwd or ""
+    if "$" in cwd:
+        return
+    folder = os.path.join(entry.folder, os.path.expanduser(cwd))
+    if not os.path.isdir(folder):
+        yield "cwd", "bad_cwd", f"there is no folder {folder}", "Make it, or mend `cwd`."
+        return
+    if not command or "$" in command or "PATH" in entry.settings.env:
+        return
+    program = os.path.expanduser(command)
+    if os.sep in program:
+        there = os.path.exists(os.path.join(folder, program))
+    else:
+        there = shutil.which(program, path=folders) is not None
+    if not there:
+        # Words after the program may hold a secret, as arguments do.
+        shown = command.split(maxsplit=1)[0] if command.strip() else command
+        fix = "Install it, or write its full path as `command`."
+        yield "command", "command_not_found", f"command not found: {shown}", fix
