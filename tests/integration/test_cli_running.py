@@ -238,6 +238,24 @@ def test_trust_is_in_force_at_once(cli: CommandLine) -> None:
             process.kill()
 
 
+def test_status_says_what_a_slow_server_is_waited_for(cli: CommandLine) -> None:
+    file = cli.folder / "interlock.toml"
+    file.write_text('[mcp_servers.mute]\ncommand = "sleep"\nargs = ["600"]\n')
+    try:
+        with connect(cli.home) as bus:
+            for event in bus.events(["worker.initializing"]):
+                if event["topic"] == "snapshot":
+                    cli.run("trust", "--yes")
+                elif event["name"] == "mcp:mute":
+                    break
+        out = cli.run("status", "mute")
+        assert "INITIALIZING" in out
+        assert "the server has not answered yet" in out
+    finally:
+        cli.run("trust", "--revoke")
+        file.unlink()
+
+
 def test_a_model_that_is_not_supported_needs_attention(cli: CommandLine) -> None:
     file = cli.folder / "interlock.toml"
     file.write_text('[agents.other]\nmodel = "claude"\n')

@@ -142,7 +142,7 @@ def _worker_table(rows: list[dict[str, Any]], now: float) -> list[str]:
             _ms(row["p50_ms"]),
             _ms(row["p99_ms"]),
             row["tools"],
-            cut(row["reason"], _REASON),
+            cut(_reason(row), _REASON),
         )
         for row in rows
     ]
@@ -154,6 +154,13 @@ def _worker_table(rows: list[dict[str, Any]], now: float) -> list[str]:
         rest = line[state_at + len(state) :]
         painted.append(line[:state_at] + styled(state, *_STYLES.get(state, ())) + rest)
     return [styled(heads, "dim"), *painted]
+
+
+def _reason(row: dict[str, Any]) -> str:
+    """Return why the worker is in its state; a server that is slow to begin has given no reason."""
+    if row["kind"] == "mcp" and row["state"] == "INITIALIZING":
+        return str(row["reason"]) or "the server has not answered yet"
+    return str(row["reason"])
 
 
 def _ms(value: float | None) -> str:
