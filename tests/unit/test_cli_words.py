@@ -104,9 +104,11 @@ def test_a_snapshot_has_the_chosen_workers_only() -> None:
 
 def test_the_supervisors_log_is_read_by_people() -> None:
     line = {"timestamp": "2026-01-02T03:04:05.678+00:00", "level": "info", "event": "worker.ready"}
-    text = readable(json.dumps(line | {"name": "mcp:git", "reason": "", "why": "a\nb"}))
+    text = readable(
+        json.dumps(line | {"name": "mcp:git", "reason": "", "why": "a\nb", "n": [1, 2]})
+    )
     assert text[2::3][:2] == "::"
-    assert text[8:] == " info worker.ready name=mcp:git why=a\n    b"
+    assert text[8:] == " info worker.ready name=mcp:git why=a\n    b n=1,2"
     for other in ("no json", "[1]", "7", '{"timestamp": 3, "level": "x", "event": "y"}'):
         assert readable(other) == other
 

@@ -18,6 +18,7 @@ from interlock.supervisor.cli.output import (
     document,
     one_line,
     options,
+    plain,
     styled,
     write,
 )
@@ -96,15 +97,6 @@ def _of(status: dict[str, Any], chosen: frozenset[str]) -> dict[str, Any]:
     return status | {key: [row for row in status[key] if row["name"] in chosen] for key in rows}
 
 
-def _value(value: object) -> str:
-    """Return the value of an event's field for people: lists with commas."""
-    if isinstance(value, list | tuple):
-        return ",".join(one_line(one) for one in value)
-    if isinstance(value, dict):
-        return ",".join(f"{one_line(key)}:{one_line(one)}" for key, one in value.items())
-    return one_line(value)
-
-
 def _agent_of(event: dict[str, Any]) -> str:
     agent = event.get("agent")
     return str(WorkerName("agent", agent)) if agent else ""
@@ -113,7 +105,7 @@ def _agent_of(event: dict[str, Any]) -> str:
 def _line(event: dict[str, Any], paint: bool) -> str:
     topic = str(event["topic"])
     details = [
-        f"{key}={_value(value)}"
+        f"{key}={one_line(plain(value))}"
         for key, value in event.items()
         if key not in _PLAIN and value not in ("", None, [], ())
     ]

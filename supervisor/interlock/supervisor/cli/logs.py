@@ -15,7 +15,7 @@ from interlock.bus.endpoints import Home, file_stem
 from interlock.bus.errors import NoSupervisorError, NotFoundError, UsageError
 from interlock.bus.names import WorkerName, workers_meant
 from interlock.supervisor.cli.given import Count
-from interlock.supervisor.cli.output import clean, document, options, write
+from interlock.supervisor.cli.output import clean, document, options, plain, write
 from interlock.supervisor.cli.session import client, did_you_mean, full_name, workers_of
 from interlock.supervisor.cli.tail import LogTail, last_lines
 
@@ -58,7 +58,9 @@ def readable(line: str) -> str:
         words = [when.strftime("%H:%M:%S"), found.pop("level"), found.pop("event")]
     except (msgspec.DecodeError, AttributeError, KeyError, TypeError, ValueError):
         return line
-    words += [f"{key}={value}" for key, value in found.items() if value not in ("", None, [])]
+    words += [
+        f"{key}={plain(value)}" for key, value in found.items() if value not in ("", None, [])
+    ]
     # Further lines of a value stand further in, so that none can pass for a line of the log.
     return " ".join(map(str, words)).replace("\n", "\n    ")
 

@@ -270,6 +270,19 @@ def lasted(seconds: float) -> str:
     return f"{seconds:.1f}s" if seconds < 10 else span(seconds)
 
 
+def plain(value: object) -> str:
+    """Return the value of a field for people.
+
+    >>> plain(("mcp:a/b", "mcp:a/c")), plain({"a": 1})
+    ('mcp:a/b,mcp:a/c', 'a:1')
+    """
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    if isinstance(value, dict):
+        return ",".join(f"{key}:{one}" for key, one in value.items())
+    return str(value)
+
+
 def counted(count: int, one: str, many: str) -> str:
     """Return a number with its noun.
 
