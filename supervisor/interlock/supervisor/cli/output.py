@@ -111,8 +111,8 @@ def clean(text: object) -> str:
 def exact(text: object) -> str:
     """Return text on one line with all that cannot be seen written out: for people who decide.
 
-    >>> exact("rm\u202e x\\ny")
-    'rm\\u202e x\\ny'
+    >>> exact("rm\\u202e x\\ny")
+    'rm\\\\u202e x\\\\ny'
     """
     return "".join(char if char.isprintable() else _written(char) for char in str(text))
 
