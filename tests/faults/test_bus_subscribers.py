@@ -28,13 +28,18 @@ from interlock.bus.endpoints import read_connection
 from interlock.bus.errors import InterlockError
 from interlock.bus.messages import ReplayGet
 
-TINY = server_toml(
-    "tiny",
-    sys.executable,
-    "-m",
-    "interlock.supervisor.bench.servers.tiny",
-    concurrency=64,
-    queue=2000,
+MANY = 9
+"""Servers that share the calls: the events about the calls of one are limited."""
+TINY = "".join(
+    server_toml(
+        f"tiny{number}",
+        sys.executable,
+        "-m",
+        "interlock.supervisor.bench.servers.tiny",
+        concurrency=64,
+        queue=2000,
+    )
+    for number in range(MANY)
 )
 ATTACH = ["-m", "interlock.supervisor.cli", "--home"]
 
@@ -43,7 +48,7 @@ ATTACH = ["-m", "interlock.supervisor.cli", "--home"]
 def interlock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervised]:
     config = timing(ping=5.0) + DIRECT_AGENT + rogue_toml("x") + TINY
     with Supervised(tmp_path_factory.mktemp("subscribers"), config) as running:
-        for name in ("agent:main", "mcp:x", "mcp:tiny"):
+        for name in ("agent:main", "mcp:x", *(f"mcp:tiny{number}" for number in range(MANY))):
             running.wait_state(name, "READY")
         yield running
 
@@ -103,8 +108,9 @@ def make_events(interlock: Supervised, calls: int) -> int:
 
     async def run() -> None:
         async with AsyncClient.connect(interlock.home.path) as client:
-            for _ in range(calls // 500):
-                asked = [client.call("mcp:tiny/echo", {"text": "x"}) for _ in range(500)]
+            for batch in range(calls // 500):
+                name = f"mcp:tiny{batch % MANY}/echo"
+                asked = [client.call(name, {"text": "x"}) for _ in range(500)]
                 assert {one.outcome for one in await asyncio.gather(*asked)} == {"ok"}
 
     place = interlock.mark()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+import select
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ import zmq
 from zmtp import Wire
 
 from interlock.bus.listening import Listening
-from interlock.bus.socket import open_socket
+from interlock.bus.socket import FdSocket, open_socket
 from interlock.bus.turnstile import for_connections
 
 PATIENCE = 20.0
@@ -72,6 +73,37 @@ def test_no_more_are_let_in_than_there_are_descriptors_for(tmp_path: Path, ctx: 
             one.close()
         listening.close()
         server.close()
+
+    asyncio.run(test())
+
+
+def test_a_message_that_comes_while_the_file_is_made_again_is_not_left_lying(
+    tmp_path: Path, ctx: Context
+) -> None:
+    """Binding may swallow the announcement of a message, after which none comes for it."""
+
+    async def test() -> None:
+        came = asyncio.Queue[list[bytes]]()
+        server = open_socket(ctx, zmq.ROUTER)
+        listening = Listening(server, f"ipc://{tmp_path}/door")
+        received = FdSocket(server, came.put_nowait)
+        listening.on_used = received.look
+        peer = open_socket(ctx, zmq.DEALER)
+        peer.connect(f"ipc://{tmp_path}/door")
+        for number in range(20):
+            peer.send(b"first")
+            async with asyncio.timeout(PATIENCE):
+                assert (await came.get())[1] == b"first"
+            await asyncio.sleep(0)  # nothing is looked for any more
+            peer.send(b"second")
+            assert select.select([server.get(zmq.FD)], [], [], PATIENCE)[0], number
+            (tmp_path / "door").unlink()
+            assert listening.mend()
+            async with asyncio.timeout(PATIENCE):
+                assert (await came.get())[1] == b"second"
+        listening.close()
+        received.close()
+        peer.close()
 
     asyncio.run(test())
 

@@ -87,7 +87,7 @@ def test_validate_names_the_tool_without_starting_anything(tmp_path: Path) -> No
         running.wait_state("mcp:mixed", "READY")
     (row,) = said()
     assert row["severity"] == "warning" and row["entry"] == "mcp:mixed" and row["fix"]
-    assert "its tool bad was left out: its inputSchema has the type 'array'" in row["message"]
+    assert "The tool bad is left out: its inputSchema has the type 'array'" in row["message"]
     assert row["line"] == config.splitlines().index("[mcp_servers.mixed]") + 1
     running.config.write_text(config.replace("one_bad", "resources"))
     assert said() == []

@@ -232,6 +232,7 @@ class DataServer:
             sock.close(0)
             raise
         self._socket = FdSocket(sock, self._received, on_burst=on_burst, on_unsent=self._unsent)
+        self._listening.on_used = self._socket.look
         self._outbox = Outbox(self._socket, self._lost)
         self._loop = loop
         self._sweeper: asyncio.TimerHandle | None = None

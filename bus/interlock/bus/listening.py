@@ -32,6 +32,8 @@ class Listening:
         on_full: Callable[[bool], None] = lambda full: None,
     ) -> None:
         self.path = Path(address.removeprefix("ipc://"))
+        self.on_used: Callable[[], None] = lambda: None
+        """Called when `mend` has used the socket: see `FdSocket.look`."""
         self._sock = sock
         self._on_full = on_full
         self._bind()
@@ -45,7 +47,10 @@ class Listening:
             return False
         # To unbind would end all connections that came in here; so one descriptor stays open.
         self._stop()
-        self._bind()
+        try:
+            self._bind()
+        finally:
+            self.on_used()
         return True
 
     def close(self) -> None:

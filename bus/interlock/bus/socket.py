@@ -140,8 +140,15 @@ class FdSocket:
     @want_writable.setter
     def want_writable(self, wanted: bool) -> None:
         self._want_writable = wanted
-        if wanted and self._again is None and not self.closed:
-            # The look after the send that failed may have swallowed the announcement.
+        if wanted:  # the look after the send that failed may have swallowed the announcement
+            self.look()
+
+    def look(self) -> None:
+        """Receive soon what may wait; for whoever used the ZeroMQ socket by itself meanwhile.
+
+        Every operation on it, binding too, may swallow the announcement of a message.
+        """
+        if self._again is None and not self.closed:
             self._again = self._loop.call_soon(self._drain)
 
     def send(self, frames: Frames) -> bool:

@@ -71,6 +71,7 @@ class Api:
         self._tasks: set[asyncio.Task[bytes | None]] = set()
         self._under_way: Counter[bytes] = Counter()
         self._socket = FdSocket(sock, self._received)
+        self.listening.on_used = self._socket.look
 
     def serve(
         self, handlers: Mapping[type[Request], Handler], slow: frozenset[type[Request]]

@@ -47,6 +47,7 @@ class ControlPlane:
         self._speakers: dict[bytes, Speaker] = {}
         self._identities: dict[Speaker, bytes] = {}
         self._socket = FdSocket(sock, self._received)
+        self.listening.on_used = self._socket.look
 
     def expect(self, boot: Boot) -> None:
         """A process with that boot record is about to start."""

@@ -252,6 +252,7 @@ class Supervisor:
         self._subscribing.close()
         self._events.close(LAST_EVENTS)
         self._ctx.destroy(0)
+        self._records.close()
         if self._lock.state() != "taken":
             for left in (self.home.connection_file, self.home.processes):
                 with contextlib.suppress(OSError):  # the next start makes do with what is left
@@ -294,6 +295,7 @@ class Supervisor:
         )
         self._subscribing = Listening(sock, endpoint(self.home, "events"), self._doors.waiting)
         self._events = FdSocket(sock, lambda frames: self.sequencer.on_frames(frames))
+        self._subscribing.on_used = self._events.look
         self.sequencer = Sequencer(self.epoch, self._events.send)
         self.attention = Attention(self.sequencer.publish)
 

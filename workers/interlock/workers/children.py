@@ -23,6 +23,7 @@ BETWEEN: Final = 1.0
 class ChildWatch:
     """Reaps every child of this process and reports the tree below it when it changed.
 
+    Each change is reported a second time by the next look, so that none is lost for good.
     Needs the running event loop's SIGCHLD; nothing else in the process may wait for children.
     """
 
@@ -31,6 +32,8 @@ class ChildWatch:
         self._loop = asyncio.get_running_loop()
         self._owners: dict[int, Callable[[int], None]] = {}
         self._last: tuple[Child, ...] = ()
+        self._settled = True
+        """Whether the last look found what the one before had reported."""
         self._timer: asyncio.TimerHandle | None = None
         self._closed, self._looked = False, 0.0
         self._loop.add_signal_handler(signal.SIGCHLD, self._reap)
@@ -72,8 +75,9 @@ class ChildWatch:
         found = tuple(procfs.descendants(os.getpid()))
         changed = found != self._last
         self._last = found
-        if changed:
+        if changed or not self._settled:
             self._on_change(found)
+        self._settled = not changed
         self._look_in(WHILE_CHANGING if changed else WHEN_QUIET)
 
     def _reap(self) -> None:

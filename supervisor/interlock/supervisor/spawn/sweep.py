@@ -47,6 +47,7 @@ class Records:
         self._boot_id = procfs.boot_id()
         self._owned: dict[str, tuple[Child, ...]] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
 
     def put(self, owner: str, processes: Iterable[Child]) -> None:
         """Replace what that owner has."""
@@ -62,6 +63,13 @@ class Records:
         """Write the file again soon if somebody removed it."""
         if self._owned and not self._path.exists():
             self._changed()
+
+    def close(self) -> None:
+        """Write nothing more, for whoever removes the file at the end."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def flush(self) -> None:
         """Write now. Raises OSError."""
@@ -83,7 +91,7 @@ class Records:
             raise
 
     def _changed(self) -> None:
-        if self._timer is None:
+        if self._timer is None and not self._closed:
             pause = _RETRY if self._troubled else _DEBOUNCE
             self._timer = asyncio.get_running_loop().call_later(pause, self._write)
 
