@@ -133,6 +133,27 @@ def test_a_file_that_was_removed_is_made_again_and_nobody_is_cut_off(
     asyncio.run(test())
 
 
+def test_who_still_waits_when_the_file_is_made_again_is_sent_away(
+    tmp_path: Path, ctx: Context
+) -> None:
+    """Nobody would let it in at the old door, and it would believe to be connected."""
+
+    async def test() -> None:
+        path = tmp_path / "door"
+        server = open_socket(ctx, zmq.ROUTER)
+        listening = Listening(server, f"ipc://{path}")
+        with socket.socket(socket.AF_UNIX) as waits:
+            waits.connect(str(path))
+            path.unlink()
+            assert listening.mend()
+            waits.settimeout(PATIENCE / 10)
+            assert waits.recv(64) == b""
+        listening.close()
+        server.close()
+
+    asyncio.run(test())
+
+
 def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path, ctx: Context) -> None:
     async def test() -> None:
         path = tmp_path / "door"

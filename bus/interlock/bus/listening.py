@@ -46,6 +46,7 @@ class Listening:
         if self._there():
             return False
         # To unbind would end all connections that came in here; so one descriptor stays open.
+        self._turn_away()
         self._stop()
         try:
             self._bind()
@@ -92,6 +93,16 @@ class Listening:
             os.close(given)
             raise
         return given
+
+    def _turn_away(self) -> None:
+        """Hang up on those who wait to be let in: they try again, and find the new file.
+
+        Nobody would let them in any more, which libzmq notices no sooner than after its time for
+        the greeting; what a caller had queued by then would be lost.
+        """
+        with contextlib.suppress(OSError):  # nobody waits any more
+            while True:
+                self._listener.accept()[0].close()
 
     def _there(self) -> bool:
         try:
