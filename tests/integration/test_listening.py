@@ -6,6 +6,7 @@ import asyncio
 import os
 import resource
 import select
+import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -129,6 +130,43 @@ def test_a_file_that_was_removed_is_made_again_and_nobody_is_cut_off(
         for wire in (early, late):
             assert await asyncio.to_thread(wire.ended.wait, PATIENCE)
             wire.close()
+
+    asyncio.run(test())
+
+
+def test_a_file_that_cannot_be_made_again_cuts_nobody_off(tmp_path: Path, ctx: Context) -> None:
+    """Its folder is gone, too: who is connected stays so, and others come when it is back."""
+
+    async def test() -> None:
+        path = tmp_path / "folder" / "door"
+        path.parent.mkdir()
+        came = asyncio.Queue[list[bytes]]()
+        server, early = open_socket(ctx, zmq.ROUTER), open_socket(ctx, zmq.DEALER)
+        listening = Listening(server, f"ipc://{path}")
+        received = FdSocket(server, came.put_nowait)
+        listening.on_used = received.look
+        early.connect(f"ipc://{path}")
+        early.send(b"before")
+        async with asyncio.timeout(PATIENCE):
+            await came.get()
+            shutil.rmtree(path.parent)
+            for _ in range(2):
+                with pytest.raises(OSError):
+                    listening.mend()
+            early.send(b"meanwhile")
+            assert (await came.get())[1] == b"meanwhile"
+            path.parent.mkdir()
+            assert listening.mend()
+            late = open_socket(ctx, zmq.DEALER)
+            late.connect(f"ipc://{path}")
+            late.send(b"late")
+            assert (await came.get())[1] == b"late"
+            early.send(b"after")
+            assert (await came.get())[1] == b"after"
+        listening.close()
+        received.close()
+        early.close()
+        late.close()
 
     asyncio.run(test())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import socket
 from collections.abc import Callable
@@ -36,6 +37,7 @@ class Listening:
         """Called when `mend` has used the socket: see `FdSocket.look`."""
         self._sock = sock
         self._on_full = on_full
+        self._names = itertools.count(1)
         self._bind()
 
     def mend(self) -> bool:
@@ -62,7 +64,8 @@ class Listening:
                 self.path.unlink()
 
     def _bind(self) -> None:
-        fresh = self.path.with_name(f".{os.getpid()}")
+        # To take a failed bind back ends all that came in under that name: none is used twice.
+        fresh = self.path.with_name(f".{os.getpid()}.{next(self._names)}")
         fresh.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         self._turnstile: Turnstile | None = None
