@@ -53,6 +53,7 @@ def test_stop_during_start(interlock: Supervised) -> None:
     with Busy(interlock):
         place = interlock.mark()
         assert interlock.client.control("stop", "mcp:mute")["state"] == "STOPPED"
+        interlock.wait_event("worker.stopped", "mcp:mute", place)
         assert topics(interlock, "mcp:mute", place) == ["worker.stopping", "worker.stopped"]
 
 

@@ -336,6 +336,8 @@ def test_one_client_per_thread(bus: Client) -> None:
 
 @pytest.mark.parametrize("what", ["call", "turn", "events", "request"])
 def test_an_interrupt_ends_a_wait_at_once(peer: Peer, what: str) -> None:
+    # A shell has background jobs ignore this signal.
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
     before = set(os.listdir("/proc/self/fd"))
     peer.mute = {m.StatusGet}
 
@@ -356,6 +358,7 @@ def test_an_interrupt_ends_a_wait_at_once(peer: Peer, what: str) -> None:
         with pytest.raises(KeyboardInterrupt):
             wait(bus)
     timer.join()
+    signal.signal(signal.SIGINT, usual)
     # The peer's own accepted connections end when it notices; wait for that, not for a time.
     while set(os.listdir("/proc/self/fd")) - before:
         peer.do(lambda: None)
