@@ -26,14 +26,14 @@ from interlock.bus.messages import (
 )
 from interlock.bus.records import CapabilityReport
 from interlock.bus.settings import AgentSettings, McpServerSettings, PolicySettings
+from interlock.supervisor.api.offers import OfferApi
+from interlock.supervisor.api.turns import TurnApi
 from interlock.supervisor.catalog.rows import Catalog
 from interlock.supervisor.catalog.schemas import Schemas
 from interlock.supervisor.events.journal import Journal, JournalBounds
 from interlock.supervisor.events.journalrows import UNFINISHED, TurnRow
-from interlock.supervisor.events.offerapi import OfferApi
 from interlock.supervisor.events.ports import WorkerView
 from interlock.supervisor.events.sequencer import Sequencer
-from interlock.supervisor.events.turnapi import TurnApi
 from interlock.supervisor.events.turnlog import LogBounds, TurnLogs
 from interlock.supervisor.events.turns import TurnService, TurnTimes
 from interlock.supervisor.policy.desk import ApprovalDesk

@@ -15,8 +15,8 @@ from peers import Peer, context
 from interlock.bus import messages as m
 from interlock.bus.codec import decode_api_answer
 from interlock.bus.errors import NotFoundError
-from interlock.supervisor import api as api_module
-from interlock.supervisor.api import Api
+from interlock.supervisor.api import server as api_module
+from interlock.supervisor.api.server import Api
 from interlock.supervisor.policy.approvals import Role
 
 KEY = "k" * 64

@@ -13,9 +13,9 @@ from turn_rig import rig
 from interlock.bus import messages as m
 from interlock.bus.codec import decode_api_answer
 from interlock.bus.settings import PolicySettings
-from interlock.supervisor.api import Api
+from interlock.supervisor.api.approvals import ApprovalApi
+from interlock.supervisor.api.server import Api
 from interlock.supervisor.links import Links
-from interlock.supervisor.policy.approvalapi import ApprovalApi
 
 PERSON, APP = "p" * 64, "a" * 64
 ECHO = "mcp:git/git_log"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from interlock.supervisor.bench import stall
-from interlock.supervisor.temporary import TemporaryInterlock, wait_ready
+from interlock.supervisor.home.temporary import TemporaryInterlock, wait_ready
 
 
 def test_the_client_that_fetches_counts_beside_the_server_it_fetches_from(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from peers import PATIENCE, Peer, context
 from interlock.bus.codec import encode
 from interlock.bus.messages import MAX_HEADER, ControlUp, Drain, Hello, Pong, Ready
 from interlock.bus.records import Boot
-from interlock.supervisor.control import ControlPlane
+from interlock.supervisor.control.plane import ControlPlane
 
 
 class Stage:

@@ -13,7 +13,7 @@ import pytest
 from fault_rig import until
 
 from interlock.bus import procfs
-from interlock.supervisor import folders
+from interlock.supervisor.home import folders
 
 COMMAND = [sys.executable, "-P", "-c", "from interlock.supervisor.cli import main; main()", "demo"]
 

@@ -12,7 +12,7 @@ import pytest
 
 from interlock.supervisor import background
 from interlock.supervisor.background import Background
-from interlock.supervisor.log import Log, RotatingFile
+from interlock.supervisor.home.log import Log, RotatingFile
 
 
 def test_work_that_fails_is_reported_and_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +62,7 @@ def test_the_log_rotates_and_keeps_one_older_file(tmp_path: Path) -> None:
 def test_a_full_disk_is_said_once_and_again_when_it_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.supervisor.log.RETRY_AFTER", 0.0)
+    monkeypatch.setattr("interlock.supervisor.home.log.RETRY_AFTER", 0.0)
     said: list[str] = []
     file = RotatingFile(tmp_path / "supervisor.log", said.append)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -13,7 +13,7 @@ from interlock.bus.settings import AgentSettings
 from interlock.supervisor.attention import Attention, Row
 from interlock.supervisor.config.model import AgentEntry, Settings
 from interlock.supervisor.events.sequencer import Sequencer
-from interlock.supervisor.fleet import TOOLS, Fleet
+from interlock.supervisor.fleet.fleet import TOOLS, Fleet
 from interlock.supervisor.lifecycle import inputs
 
 NAME = "agent:main"

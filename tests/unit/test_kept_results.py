@@ -10,8 +10,8 @@ import msgspec
 
 from interlock.bus.endpoints import Home
 from interlock.bus.settings import McpServerSettings, Timing
-from interlock.supervisor.boot import configure_body
 from interlock.supervisor.config.model import ServerEntry
+from interlock.supervisor.fleet.boot import configure_body
 from interlock.workers.kept import MAX_AGE, MAX_FILES, MAX_TOTAL, KeptFile, keep, prune, surplus
 
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import os
 
 from interlock.bus.records import CallReport
-from interlock.supervisor.metrics import KEPT, CallMetrics
-from interlock.supervisor.resources import Sampler
+from interlock.supervisor.fleet.metrics import KEPT, CallMetrics
+from interlock.supervisor.fleet.resources import Sampler
 
 
 def ended(outcome: str, duration: float) -> CallReport:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from interlock.supervisor.pings import PingClock
+from interlock.supervisor.fleet.pings import PingClock
 
 X, Y = ("mcp:x", 1), ("mcp:y", 1)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from interlock.bus.events import Event, ToolStarted
 from interlock.supervisor.attention import TOO_MANY, Attention
-from interlock.supervisor.quotas import CALL_EVENTS, Quotas
+from interlock.supervisor.control.quotas import CALL_EVENTS, Quotas
 
 
 def quotas_with(published: list[Event], attention: Attention) -> Quotas:

@@ -16,7 +16,7 @@ from interlock.bus.settings import CliToolSettings, SupervisorSettings
 from interlock.supervisor.attention import Attention
 from interlock.supervisor.config.model import CliEntry, Loaded, Settings
 from interlock.supervisor.events.sequencer import Sequencer
-from interlock.supervisor.fleet import DISABLED, Fleet
+from interlock.supervisor.fleet.fleet import DISABLED, Fleet
 from interlock.supervisor.lifecycle import inputs
 from interlock.supervisor.reload import Configuration
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from interlock.supervisor.bench.budgets import BUDGETS, KEYS, table
 from interlock.supervisor.demo.screen import item_lines, table_lines
-from interlock.supervisor.folders import temporary_folder
-from interlock.supervisor.temporary import server_table, toml_text
+from interlock.supervisor.home.folders import temporary_folder
+from interlock.supervisor.home.temporary import server_table, toml_text
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 VALUES = st.recursive(

@@ -10,9 +10,9 @@ from interlock.bus.codec import decode_as
 from interlock.bus.errors import InterlockError
 from interlock.bus.messages import Resolve
 from interlock.bus.records import Target
-from interlock.supervisor.api import Api
+from interlock.supervisor.api.server import Api
+from interlock.supervisor.api.turns import TurnApi
 from interlock.supervisor.config.model import AgentEntry, Settings
-from interlock.supervisor.events.turnapi import TurnApi
 from interlock.supervisor.events.turns import TurnService
 from interlock.supervisor.policy.tickets import TicketOffice
 

@@ -15,14 +15,14 @@ from interlock.bus.events import ConfigReloaded
 from interlock.bus.messages import Apply
 from interlock.supervisor.attempts import attempt
 from interlock.supervisor.attention import Attention, Row
-from interlock.supervisor.boot import configure_body
 from interlock.supervisor.config.diff import Diff, diff
 from interlock.supervisor.config.model import Loaded, Problem, Settings
 from interlock.supervisor.events.sequencer import Sequencer
-from interlock.supervisor.fleet import DISABLED, Fleet
+from interlock.supervisor.fleet.boot import configure_body
+from interlock.supervisor.fleet.fleet import DISABLED, Fleet
+from interlock.supervisor.fleet.member import Member
 from interlock.supervisor.lifecycle import inputs
 from interlock.supervisor.lifecycle.states import UP, After, State
-from interlock.supervisor.member import Member
 
 Loader = Callable[[Loaded | None], Loaded]
 """Reads all configuration, given what is in force. Reads files, so it is called in a thread."""

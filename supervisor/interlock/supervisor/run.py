@@ -17,10 +17,10 @@ import zmq
 from interlock.bus.endpoints import Home, HomeLock, default_home
 from interlock.bus.errors import ConfigError, InterlockError, UsageError
 from interlock.bus.events import Event
+from interlock.supervisor.api.doors import open_files_needed
 from interlock.supervisor.config.model import Loaded
 from interlock.supervisor.config.read import load
 from interlock.supervisor.config.workspace import candidates
-from interlock.supervisor.doors import open_files_needed
 from interlock.supervisor.reload import Loader
 from interlock.supervisor.runtime import Supervisor
 from interlock.supervisor.spawn.files import raise_limit

@@ -23,39 +23,39 @@ from interlock.bus.listening import Listening
 from interlock.bus.messages import PROTOCOL
 from interlock.bus.settings import SupervisorSettings
 from interlock.bus.socket import FdSocket, open_socket
-from interlock.supervisor.api import Api, Handler
+from interlock.supervisor.api.approvals import ApprovalApi
+from interlock.supervisor.api.doors import Doors
+from interlock.supervisor.api.handlers import Handlers
+from interlock.supervisor.api.offers import OfferApi
+from interlock.supervisor.api.server import Api, Handler
+from interlock.supervisor.api.status import Status, version
+from interlock.supervisor.api.turns import TurnApi
 from interlock.supervisor.attention import Attention, Row
 from interlock.supervisor.background import Background
 from interlock.supervisor.catalog.rows import Catalog
 from interlock.supervisor.catalog.schemas import Schemas
 from interlock.supervisor.config.model import Loaded
+from interlock.supervisor.config.toolnotes import ToolNotes
 from interlock.supervisor.config.watch import changes
-from interlock.supervisor.control import ControlPlane
-from interlock.supervisor.doors import Doors
+from interlock.supervisor.control.plane import ControlPlane
+from interlock.supervisor.control.quotas import Quotas
 from interlock.supervisor.events.journal import Journal
-from interlock.supervisor.events.offerapi import OfferApi
 from interlock.supervisor.events.sequencer import Sequencer
-from interlock.supervisor.events.turnapi import TurnApi
 from interlock.supervisor.events.turnlog import TurnLogs
 from interlock.supervisor.events.turns import TurnService
-from interlock.supervisor.fleet import Fleet
-from interlock.supervisor.handlers import Handlers
-from interlock.supervisor.inbox import Inbox
+from interlock.supervisor.fleet.fleet import Fleet
+from interlock.supervisor.fleet.inbox import Inbox
+from interlock.supervisor.fleet.pings import PingClock
+from interlock.supervisor.fleet.resources import Sampler
+from interlock.supervisor.home.log import Log, RotatingFile
 from interlock.supervisor.lifecycle import inputs
 from interlock.supervisor.lifecycle.states import State, Worker
 from interlock.supervisor.links import Links
-from interlock.supervisor.log import Log, RotatingFile
-from interlock.supervisor.pings import PingClock
-from interlock.supervisor.policy.approvalapi import ApprovalApi
 from interlock.supervisor.policy.desk import ApprovalDesk
 from interlock.supervisor.policy.tickets import TicketOffice
-from interlock.supervisor.quotas import Quotas
 from interlock.supervisor.reload import Configuration, Loader
-from interlock.supervisor.resources import Sampler
 from interlock.supervisor.spawn.launcher import Launcher
 from interlock.supervisor.spawn.sweep import Records
-from interlock.supervisor.status import Status, version
-from interlock.supervisor.toolnotes import ToolNotes
 from interlock.supervisor.upkeep import Upkeep
 from interlock.supervisor.watches import ping_workers, repeat_revocations, watch_home, watch_limits
 

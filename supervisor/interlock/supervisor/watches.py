@@ -11,12 +11,12 @@ from interlock.bus.messages import Ping
 from interlock.bus.settings import Size
 from interlock.supervisor.attention import MEMORY_SOFT, Attention, Row
 from interlock.supervisor.config.sizes import parse_size
-from interlock.supervisor.fleet import Fleet
+from interlock.supervisor.fleet.fleet import Fleet
+from interlock.supervisor.fleet.member import Member
+from interlock.supervisor.fleet.pings import PingClock
+from interlock.supervisor.fleet.resources import Sampler
 from interlock.supervisor.lifecycle import inputs
-from interlock.supervisor.member import Member
-from interlock.supervisor.pings import PingClock
 from interlock.supervisor.policy.tickets import TicketOffice
-from interlock.supervisor.resources import Sampler
 from interlock.supervisor.spawn.limits import judge
 
 

@@ -17,7 +17,7 @@ from interlock.bus import AsyncClient
 from interlock.bus.client import Client
 from interlock.bus.errors import InterlockError
 from interlock.supervisor.bench.lab import Say, server, timed_call
-from interlock.supervisor.temporary import TemporaryInterlock, server_table, wait_ready
+from interlock.supervisor.home.temporary import TemporaryInterlock, server_table, wait_ready
 
 ROUNDS: Final = 15
 """Many short ones: other work on the machine then falls on both sides alike."""

@@ -12,7 +12,12 @@ from interlock.bus import procfs
 from interlock.bus.client import Client
 from interlock.bus.messages import ReplayGet
 from interlock.supervisor.bench.lab import Say, cpu_seconds, pss_bytes, server
-from interlock.supervisor.temporary import COMMAND, TemporaryInterlock, server_table, wait_ready
+from interlock.supervisor.home.temporary import (
+    COMMAND,
+    TemporaryInterlock,
+    server_table,
+    wait_ready,
+)
 
 WORKERS: Final = 50
 SETTLE: Final = 5.0

@@ -13,7 +13,7 @@ from typing import Any, Final
 from interlock.bus.client import Client
 from interlock.bus.errors import ConnectionLostError, InterlockError
 from interlock.supervisor.bench.lab import Say, server, server_start_seconds
-from interlock.supervisor.temporary import TemporaryInterlock, server_table, wait_ready
+from interlock.supervisor.home.temporary import TemporaryInterlock, server_table, wait_ready
 
 WORKERS: Final = 7
 """Each is killed once: a second death would wait for a longer backoff."""

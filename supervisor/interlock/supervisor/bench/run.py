@@ -16,7 +16,7 @@ from interlock.supervisor.bench.gate import measure_gate
 from interlock.supervisor.bench.kills import measure_kills
 from interlock.supervisor.bench.lab import Say, machine
 from interlock.supervisor.bench.stall import measure_stall, measure_stopped
-from interlock.supervisor.folders import temporary_folder
+from interlock.supervisor.home.folders import temporary_folder
 
 Measure = Callable[[Path, Say], dict[str, float]]
 

@@ -17,7 +17,12 @@ from typing import Final
 from interlock.bus import procfs
 from interlock.bus.client import Client
 from interlock.supervisor.bench.lab import Say, cpu_seconds, server
-from interlock.supervisor.temporary import COMMAND, TemporaryInterlock, server_table, wait_ready
+from interlock.supervisor.home.temporary import (
+    COMMAND,
+    TemporaryInterlock,
+    server_table,
+    wait_ready,
+)
 
 CALLS: Final = 2000
 ROUNDS: Final = 5

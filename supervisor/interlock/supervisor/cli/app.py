@@ -13,8 +13,8 @@ import click
 
 from interlock.bus.errors import InterlockError
 from interlock.supervisor.cli import output
-from interlock.supervisor.cli.entry import by_interrupt, interruptible, uninterruptible
 from interlock.supervisor.cli.exits import DONE, FAILED, INTERRUPTED, USAGE, code_of
+from interlock.supervisor.cli.interrupts import by_interrupt, interruptible, uninterruptible
 
 _HERE: Final = "interlock.supervisor.cli"
 COMMANDS: Final[dict[str, tuple[str, str]]] = {

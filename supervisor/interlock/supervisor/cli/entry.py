@@ -10,14 +10,13 @@ import gc
 import os
 import sys
 
+from interlock.supervisor.cli.interrupts import INTERRUPTED, by_interrupt, leave
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import FrameType, TracebackType
+    from types import TracebackType
     from typing import NoReturn
-
-INTERRUPTED = 130
-"""Exit code of a command that Ctrl-C ended: 128 and the number of the signal, as in a shell."""
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -37,35 +36,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         if not by_interrupt(error):
             raise
     _end(code)
-
-
-def leave(_number: int = 0, _frame: FrameType | None = None) -> None:
-    """End the process at once: the handler of a Ctrl-C that nobody has to be told of."""
-    os._exit(INTERRUPTED)
-
-
-def interruptible() -> None:
-    """Have Ctrl-C raise KeyboardInterrupt from now on, so that a command can clean up."""
-    import signal
-
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    gc.enable()
-
-
-def uninterruptible() -> None:
-    """Have Ctrl-C end the process at once again."""
-    import signal
-
-    signal.signal(signal.SIGINT, leave)
-
-
-def by_interrupt(error: BaseException | None) -> bool:
-    """Tell whether an error is a Ctrl-C, or what some library made of one."""
-    while error is not None:
-        if isinstance(error, KeyboardInterrupt):
-            return True
-        error = error.__cause__
-    return False
 
 
 def _on_ignored(unraisable: sys.UnraisableHookArgs) -> None:

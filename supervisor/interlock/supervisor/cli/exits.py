@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from interlock.bus.errors import InterlockError
-from interlock.supervisor.cli.entry import INTERRUPTED as INTERRUPTED
+from interlock.supervisor.cli.interrupts import INTERRUPTED as INTERRUPTED
 
 DONE: Final = 0
 FAILED: Final = 1

@@ -17,8 +17,8 @@ from interlock.supervisor.cli.output import clean, document, exact, options, wri
 from interlock.supervisor.config import Problem, load
 from interlock.supervisor.config.present import absent
 from interlock.supervisor.config.read import check_file
+from interlock.supervisor.config.toolnotes import tool_problems
 from interlock.supervisor.config.workspace import LOCAL_FILE, candidates
-from interlock.supervisor.toolnotes import tool_problems
 
 UNTRUSTED: Final = "untrusted"
 """Code of what is said of the entries of a file that may not act."""

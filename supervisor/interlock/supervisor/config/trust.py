@@ -17,7 +17,7 @@ from interlock.bus.errors import ConfigError, UsageError
 from interlock.supervisor.config.check import texts
 from interlock.supervisor.config.model import KINDS, worker_name
 from interlock.supervisor.config.text import BadFileError, decode, read_bytes
-from interlock.supervisor.locking import changing, replace
+from interlock.supervisor.home.locking import changing, replace
 
 _REFERENCE = re.compile(r"\$\{(keyring:[^}$]+|[A-Za-z_][A-Za-z0-9_]*+(?=\}|:-))")
 """Without the end of the default: looking for one that is missing takes quadratic time."""

@@ -17,8 +17,8 @@ from interlock.bus.client import Client
 from interlock.bus.errors import InterlockError
 from interlock.supervisor.demo.repository import make_repository
 from interlock.supervisor.demo.screen import Screen
-from interlock.supervisor.folders import temporary_folder
-from interlock.supervisor.temporary import (
+from interlock.supervisor.home.folders import temporary_folder
+from interlock.supervisor.home.temporary import (
     TemporaryInterlock,
     server_table,
     wait_ready,

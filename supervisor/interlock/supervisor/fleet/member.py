@@ -9,9 +9,9 @@ from typing import Any
 
 from interlock.bus.records import Child
 from interlock.supervisor.config.model import Entry
+from interlock.supervisor.fleet.metrics import CallMetrics
+from interlock.supervisor.fleet.resources import Load
 from interlock.supervisor.lifecycle.states import State, Worker
-from interlock.supervisor.metrics import CallMetrics
-from interlock.supervisor.resources import Load
 
 Predicate = Callable[[Worker], bool]
 

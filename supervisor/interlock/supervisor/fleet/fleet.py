@@ -18,17 +18,18 @@ from interlock.bus.nearest import nearest_worker
 from interlock.bus.settings import AgentSettings, PolicySettings, Timing
 from interlock.supervisor.attempts import attempt
 from interlock.supervisor.attention import STATE, Attention, Row
-from interlock.supervisor.boot import (
+from interlock.supervisor.config.model import Entry, Settings
+from interlock.supervisor.control.plane import ControlPlane
+from interlock.supervisor.events.ports import WorkerView
+from interlock.supervisor.events.sequencer import Sequencer
+from interlock.supervisor.fleet.boot import (
     boot_record,
     configure_body,
     init_budget,
     kind_of,
     spawn_request,
 )
-from interlock.supervisor.config.model import Entry, Settings
-from interlock.supervisor.control import ControlPlane
-from interlock.supervisor.events.ports import WorkerView
-from interlock.supervisor.events.sequencer import Sequencer
+from interlock.supervisor.fleet.member import SETTLED, Member, Predicate
 from interlock.supervisor.lifecycle import commands, inputs
 from interlock.supervisor.lifecycle.states import (
     UP,
@@ -39,7 +40,6 @@ from interlock.supervisor.lifecycle.states import (
     Worker,
 )
 from interlock.supervisor.lifecycle.step import step
-from interlock.supervisor.member import SETTLED, Member, Predicate
 from interlock.supervisor.spawn.launcher import Launcher
 
 DISABLED: Final = "disabled in the configuration"

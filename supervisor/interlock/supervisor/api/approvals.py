@@ -7,9 +7,9 @@ from collections.abc import Callable
 import msgspec
 
 from interlock.bus.messages import ApprovalsGet, Approve, Deny, Request
-from interlock.supervisor.api import Handler
+from interlock.supervisor.api.server import Handler
+from interlock.supervisor.api.turns import caller_name
 from interlock.supervisor.events.journal import Journal
-from interlock.supervisor.events.turnapi import caller_name
 from interlock.supervisor.policy.approvals import Answerer, Role
 from interlock.supervisor.policy.desk import ApprovalDesk, decided
 

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from interlock.supervisor.attention import Attention
-from interlock.supervisor.fleet import Fleet
-from interlock.supervisor.member import Member
-from interlock.supervisor.resources import OWN, Load, Sampler
+from interlock.supervisor.fleet.fleet import Fleet
+from interlock.supervisor.fleet.member import Member
+from interlock.supervisor.fleet.resources import OWN, Load, Sampler
 
 
 def version() -> str:

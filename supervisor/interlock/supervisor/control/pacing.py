@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from interlock.bus import messages as m
-from interlock.supervisor.quotas import REPORTS, Bucket, Rate
+from interlock.supervisor.control.quotas import REPORTS, Bucket, Rate
 
 LIST_COST: Final = 5.0
 """A list of tools counts as so many notices: it changes rows, offers and running turns."""

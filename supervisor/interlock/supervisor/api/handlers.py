@@ -10,13 +10,13 @@ import msgspec
 
 from interlock.bus import messages as m
 from interlock.bus.errors import NotFoundError, UsageError
-from interlock.supervisor.api import Handler
+from interlock.supervisor.api.server import Handler
+from interlock.supervisor.api.status import Status
 from interlock.supervisor.events.sequencer import Sequencer
-from interlock.supervisor.fleet import Fleet
+from interlock.supervisor.fleet.fleet import Fleet
+from interlock.supervisor.fleet.member import SETTLED, Member, Predicate
 from interlock.supervisor.lifecycle import inputs
 from interlock.supervisor.lifecycle.states import INIT_MARGIN, State, Worker
-from interlock.supervisor.member import SETTLED, Member, Predicate
-from interlock.supervisor.status import Status
 
 SPAWN_MARGIN: Final = 60.0
 """Seconds for the spawner to start a process, or for another spawner to do it in its place."""

@@ -32,11 +32,11 @@ from interlock.bus.messages import (
 )
 from interlock.bus.names import CapabilityName, WorkerName
 from interlock.bus.records import Target
+from interlock.supervisor.api.offers import find_agent, text_of
 from interlock.supervisor.catalog.offer import PERSON
 from interlock.supervisor.catalog.resolve import Refusal, resolve, unavailable
 from interlock.supervisor.catalog.rows import CatalogRow
 from interlock.supervisor.events.journalrows import CallRow, TurnRow
-from interlock.supervisor.events.offerapi import find_agent, text_of
 from interlock.supervisor.events.turns import NewTurn, TurnService
 from interlock.supervisor.events.unreported import Unreported, unreported
 from interlock.supervisor.policy.decision import per_call

@@ -9,16 +9,16 @@ from interlock.bus import messages as m
 from interlock.bus.errors import MalformedError
 from interlock.bus.names import LOCAL_MARK
 from interlock.supervisor.attention import MAX_TEXT, OWN_CODES, STATE, Attention, Row
+from interlock.supervisor.config.toolnotes import ToolNotes, left_out
+from interlock.supervisor.control.pacing import Pacing
+from interlock.supervisor.control.quotas import Quotas
 from interlock.supervisor.events.turns import TurnService
-from interlock.supervisor.fleet import TOOLS, Fleet
+from interlock.supervisor.fleet.fleet import TOOLS, Fleet
+from interlock.supervisor.fleet.member import Member
+from interlock.supervisor.fleet.pings import PingClock
 from interlock.supervisor.lifecycle import inputs
 from interlock.supervisor.lifecycle.states import UP, State
-from interlock.supervisor.member import Member
-from interlock.supervisor.pacing import Pacing
-from interlock.supervisor.pings import PingClock
 from interlock.supervisor.policy.tickets import TicketOffice
-from interlock.supervisor.quotas import Quotas
-from interlock.supervisor.toolnotes import ToolNotes, left_out
 
 LAST_WORDS: Final = (m.WorkerFailed, m.CallReports)
 """What still counts when its sender is known to be dead."""

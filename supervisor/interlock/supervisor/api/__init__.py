@@ -1,0 +1,1 @@
+"""The api plane: who may ask, and the answer to every request."""

@@ -1,0 +1,1 @@
+"""All workers as the supervisor keeps them: lifecycles, what they say and what they use."""
