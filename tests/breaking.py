@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -90,18 +91,25 @@ class Busy:
             self.bad.append(repr(error))
 
 
+MAX_HELD = 64
+"""Calls that one `Held` can let go."""
+
+
 class Held:
     """A call, `text` in a turn, that lasts until it is let go."""
 
     def __init__(self, folder: Path, server: str) -> None:
-        self._file = folder / f"held-{os.urandom(8).hex()}"
-        self.arguments = {"path": str(self._file)}
+        path = folder / f"held-{os.urandom(8).hex()}"
+        os.mkfifo(path)
+        self._end = os.open(path, os.O_RDWR)  # for both: neither end waits for the other
+        weakref.finalize(self, os.close, self._end)
+        self.arguments = {"path": str(path)}
         self.capability = f"{server}/hold"
         self.text = f"{self.capability} {json.dumps(self.arguments)}"
 
     def let_go(self) -> None:
         """The call is answered now."""
-        self._file.touch()
+        os.write(self._end, b"." * MAX_HELD)
 
 
 class Watching:

@@ -132,6 +132,17 @@ def test_nobody_waits_for_an_agent_that_does_not(tmp_path: Path) -> None:
     run(tmp_path, story)
 
 
+async def park(made: Rig) -> None:
+    """Start a turn whose one call waits for a person."""
+    made.runtime.rules = PolicySettings(ask=("mcp:git/git_log",))
+    made.agent()
+    made.server()
+    await made.start(T)
+    request = TicketRequest(id=1, turn=T, capability="mcp:git/git_log")
+    made.turns.on_ticket_request("agent:main", 1, request, b"{}")
+    await made.until(lambda: made.topics("approval."))
+
+
 def grants(made: Rig) -> list[tuple[int, str]]:
     """What the agent's requests were answered: id and code."""
     found = made.runtime.messages("agent:main", TicketGrant)
@@ -169,13 +180,7 @@ def test_an_agent_that_left_the_configuration_gets_nothing_more(tmp_path: Path) 
 
 def test_a_denial_that_came_while_a_person_thought_counts(tmp_path: Path) -> None:
     async def story(made: Rig) -> None:
-        made.runtime.rules = PolicySettings(ask=("mcp:git/git_log",))
-        made.agent()
-        made.server()
-        await made.start(T)
-        request = TicketRequest(id=1, turn=T, capability="mcp:git/git_log")
-        made.turns.on_ticket_request("agent:main", 1, request, b"{}")
-        await made.until(lambda: made.topics("approval."))
+        await park(made)
         (stored,) = await made.journal.approvals(5, T)
         # In force, and not yet told of: the answer arrives in between.
         made.runtime.settings["main"] = AgentSettings(model="direct", deny=("mcp:git/git_log",))
@@ -189,13 +194,7 @@ def test_a_denial_that_came_while_a_person_thought_counts(tmp_path: Path) -> Non
 
 def test_a_denial_ends_what_waits_as_denied(tmp_path: Path) -> None:
     async def story(made: Rig) -> None:
-        made.runtime.rules = PolicySettings(ask=("mcp:git/git_log",))
-        made.agent()
-        made.server()
-        await made.start(T)
-        request = TicketRequest(id=1, turn=T, capability="mcp:git/git_log")
-        made.turns.on_ticket_request("agent:main", 1, request, b"{}")
-        await made.until(lambda: made.topics("approval."))
+        await park(made)
         made.runtime.settings["main"] = AgentSettings(model="direct", deny=("mcp:git/git_log",))
         made.turns.policy_changed()
         await made.until(lambda: len(made.topics("approval.")) == 2)

@@ -55,7 +55,7 @@ TOOLS = {
     "env": "Answers with the environment of the server",
     "pid": "Answers with the process id",
     "sleep": "Answers after `seconds`; `progress`: reports every that many seconds",
-    "hold": "Answers once there is a file at `path`",
+    "hold": "Answers once it can read a byte from the FIFO at `path`",
     "mute": "Never answers",
     "crash": "Exits in the middle of the call with status `code` or by `signal`",
     "fail": "Answers with isError",
@@ -249,8 +249,8 @@ def sleep(request, arguments, token):
 
 
 def hold(request, arguments):
-    while not os.path.exists(arguments["path"]):
-        time.sleep(0.01)
+    with open(arguments["path"], "rb", buffering=0) as fifo:
+        fifo.read(1)
     text(request, "held")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import zmq
 
-from interlock.bus.codec import check_json, decode_api_answer, encode
+from interlock.bus.codec import check_json, encode, read_answer
 from interlock.bus.endpoints import ConnectionInfo, Home, read_connection
 from interlock.bus.errors import (
     ConnectionLostError,
@@ -203,14 +203,11 @@ class AsyncLine:
         self._writable = asyncio.Event()
 
     def _on_api(self, frames: list[bytes]) -> None:
-        if len(frames) not in (2, 3):
+        read = read_answer(frames)
+        if read is None:
             self.dropped += 1
             return
-        try:
-            message = decode_api_answer(frames[0], frames[1])
-        except MalformedError:
-            self.dropped += 1
-            return
+        message, body = read
         self._answered = True
         if isinstance(message, Gone):
             self.on_gone(message)
@@ -219,5 +216,5 @@ class AsyncLine:
         if box is None:
             self.dropped += 1
             return
-        box.answers.append((message, frames[2] if len(frames) == 3 else None))
+        box.answers.append((message, body))
         box.news.set()

@@ -229,6 +229,17 @@ def decode_api_answer(encoding: bytes, frame: bytes) -> ApiAnswer:
         raise _malformed(error) from None
 
 
+def read_answer(frames: list[bytes]) -> tuple[ApiAnswer, bytes | None] | None:
+    """Read a whole message from the supervisor to a client; None if it is none."""
+    if len(frames) not in (2, 3):
+        return None
+    try:
+        message = decode_api_answer(frames[0], frames[1])
+    except MalformedError:
+        return None
+    return message, frames[2] if len(frames) == 3 else None
+
+
 def request_id(encoding: bytes, frame: bytes) -> int:
     """Find the id in a request that could not be read as a whole, 0 if it has none.
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import zmq
 
 from interlock.bus import procfs
-from interlock.bus.codec import check_json, decode_api_answer, encode
+from interlock.bus.codec import check_json, encode, read_answer
 from interlock.bus.endpoints import ConnectionInfo, Home, lock_holder, read_connection
 from interlock.bus.errors import (
     ConnectionLostError,
@@ -307,14 +307,11 @@ class Line:
             raise UsageError("This client is closed; connect again.")
 
     def _on_api(self, frames: list[bytes]) -> None:
-        if len(frames) not in (2, 3):
+        read = read_answer(frames)
+        if read is None:
             self.dropped += 1
             return
-        try:
-            message = decode_api_answer(frames[0], frames[1])
-        except MalformedError:
-            self.dropped += 1
-            return
+        message, body = read
         self.answered = True
         if isinstance(message, Gone):
             self.on_gone(message)
@@ -323,7 +320,7 @@ class Line:
         if waiting is None:
             self.dropped += 1
             return
-        waiting.append((message, frames[2] if len(frames) == 3 else None))
+        waiting.append((message, body))
 
 
 def try_send(sock: Socket, frames: list[bytes]) -> bool:

@@ -47,6 +47,7 @@ from interlock.workers.children import ChildWatch, end_descendants, kill_descend
 from interlock.workers.failure import WorkerError
 from interlock.workers.kind import Gauges, WorkerKind
 from interlock.workers.logs import WorkerLog
+from interlock.workers.pipes import read_now
 from interlock.workers.secrets import Masks
 
 KINDS: Final = {
@@ -282,13 +283,7 @@ class WorkerHost:
         self.log.error(_trace(problem) if problem else str(context.get("message")))
 
     def _lifeline_event(self) -> None:
-        try:
-            alive = bool(os.read(self._lifeline, 1))
-        except BlockingIOError:
-            return
-        except OSError:
-            alive = False
-        if not alive:
+        if read_now(self._lifeline, 1) == b"":
             kill_descendants_now()
             os._exit(1)
 

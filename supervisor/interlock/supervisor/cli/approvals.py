@@ -8,17 +8,16 @@ from typing import Any, Final
 import click
 import msgspec
 
-from interlock.supervisor.cli.given import Count
+from interlock.supervisor.cli.given import Count, json_document
 from interlock.supervisor.cli.output import cut, document, exact, one_line, span, table, write
 from interlock.supervisor.cli.session import approval_meant, client
 
-_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 _ARGUMENTS: Final = 400
 """Characters of a call's arguments in the list; --json has them all."""
 
 
 @click.command
-@_JSON
+@json_document
 @click.option("--past", type=Count(), default=0, metavar="N", help="Also N decisions.")
 def approvals(as_json: bool, past: int) -> None:
     """List the calls that wait for a person to approve or deny them, the oldest first."""
@@ -51,7 +50,7 @@ def approvals(as_json: bool, past: int) -> None:
 
 @click.command
 @click.argument("approval", metavar="ID")
-@_JSON
+@json_document
 def approve(approval: str, as_json: bool) -> None:
     """Let the call of approval ID run, once, with the arguments that `approvals` shows."""
     with client() as bus:
@@ -61,7 +60,7 @@ def approve(approval: str, as_json: bool) -> None:
 
 @click.command
 @click.argument("approval", metavar="ID")
-@_JSON
+@json_document
 def deny(approval: str, as_json: bool) -> None:
     """Refuse the call of approval ID."""
     with client() as bus:

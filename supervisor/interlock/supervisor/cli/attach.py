@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 
 from interlock.bus.names import WorkerName
+from interlock.supervisor.cli.given import json_lines
 from interlock.supervisor.cli.logs import log_line, log_path
 from interlock.supervisor.cli.output import (
     ReaderGoneError,
@@ -33,7 +34,7 @@ _BAD: Final = ("failed", "backoff", "degraded", "died", "interrupted")
 
 @click.command
 @click.argument("names", nargs=-1, metavar="[NAME...]")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@json_lines
 @click.option("--since", metavar="EPOCH:SEQ", help="Resume after that event.")
 @click.option("--logs", "with_logs", is_flag=True, help="Add the lines of the workers' logs.")
 def attach(names: tuple[str, ...], as_json: bool, since: str | None, with_logs: bool) -> None:

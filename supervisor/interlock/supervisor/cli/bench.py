@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import click
 
+from interlock.supervisor.cli.given import json_document
+
 
 @click.command
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_document
 @click.option("--only", metavar="KEY", help="Measure one key, such as call_p50_ratio.")
 def bench(as_json: bool, only: str | None) -> int:
     """Measure this machine against Interlock's budgets; takes some minutes."""

@@ -13,7 +13,7 @@ import msgspec
 from interlock.bus.given import encode_arguments
 from interlock.bus.limits import MAX_MESSAGE
 from interlock.supervisor.cli.exits import code_of_outcome
-from interlock.supervisor.cli.given import Seconds, standard_input
+from interlock.supervisor.cli.given import Seconds, json_document, standard_input
 from interlock.supervisor.cli.output import agreed, clean, document, means_yes, note, write
 from interlock.supervisor.cli.session import client
 
@@ -21,7 +21,7 @@ from interlock.supervisor.cli.session import client
 @click.command
 @click.argument("capability")
 @click.argument("arguments", default="{}", metavar="[JSON]")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@json_document
 @click.option(
     "--timeout",
     type=Seconds(),

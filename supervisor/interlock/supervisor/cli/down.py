@@ -21,6 +21,7 @@ from interlock.bus.errors import (
 from interlock.bus.line import find_supervisor
 from interlock.bus.records import Child
 from interlock.supervisor.cli.exits import DONE
+from interlock.supervisor.cli.given import json_document
 from interlock.supervisor.cli.output import document, note, options, write
 
 STOP: Final = 40.0
@@ -29,7 +30,7 @@ _LOOK: Final = 0.02
 
 
 @click.command
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@json_document
 def down(as_json: bool) -> int:
     """Stop everything in order and wait until nothing is left."""
     home = options().place

@@ -1,4 +1,4 @@
-"""What people give a command besides names: counts, seconds, and text on standard input."""
+"""What commands are given besides names: --json, counts, seconds, text on standard input."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from interlock.bus.given import LONGEST
 
 MOST: Final = 1_000_000_000
 """The largest count; more of anything would not fit into memory."""
+
+json_document = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+json_lines = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 
 
 class Count(click.ParamType[int]):

@@ -14,7 +14,7 @@ import msgspec
 from interlock.bus.endpoints import Home, file_stem
 from interlock.bus.errors import NoSupervisorError, NotFoundError, UsageError
 from interlock.bus.names import WorkerName, workers_meant
-from interlock.supervisor.cli.given import Count
+from interlock.supervisor.cli.given import Count, json_lines
 from interlock.supervisor.cli.output import clean, document, options, plain, write
 from interlock.supervisor.cli.session import client, did_you_mean, full_name, workers_of
 from interlock.supervisor.cli.tail import LogTail, last_lines
@@ -27,7 +27,7 @@ _KINDS: Final = ("mcp", "agent", "cli", "core")
 @click.argument("name")
 @click.option("-f", "--follow", is_flag=True, help="Go on with new lines until Ctrl-C.")
 @click.option("-n", "--lines", type=Count(), default=100, help="How many of the last lines.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@json_lines
 def logs(name: str, follow: bool, lines: int, as_json: bool) -> None:
     """Show the end of the log of the worker NAME, or of the `supervisor`."""
     home = options().place

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from interlock.supervisor.cli.given import json_document
 from interlock.supervisor.cli.output import (
     clean,
     cut,
@@ -52,7 +53,7 @@ _RIGHT = (
 
 @click.command
 @click.argument("name", required=False)
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@json_document
 @click.option("--watch", is_flag=True, help="Show it again every second until Ctrl-C.")
 def status(name: str | None, as_json: bool, watch: bool) -> None:
     """Show the health of every process, one row a worker, or of the one called NAME."""

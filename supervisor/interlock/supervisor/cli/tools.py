@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from interlock.supervisor.cli.arguments import described
+from interlock.supervisor.cli.given import json_document
 from interlock.supervisor.cli.output import cut, document, one_line, table, write
 from interlock.supervisor.cli.session import client
 
@@ -16,7 +17,7 @@ _SUMMARY = 80
 @click.argument("name", required=False, default="")
 @click.option("--agent", default="", metavar="A", help="Whose offer; else the default agent's.")
 @click.option("--for", "text", default="", metavar="TEXT", help="The offer for this request.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@json_document
 def tools(name: str, agent: str, text: str, as_json: bool) -> None:
     """List the catalog, or with --for what an agent would be offered for a request.
 

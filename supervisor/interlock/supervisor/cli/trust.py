@@ -10,6 +10,7 @@ import click
 from interlock.bus.client import connect
 from interlock.bus.errors import ConfigError, InterlockError, NoSupervisorError, NotFoundError
 from interlock.supervisor.cli.exits import DONE
+from interlock.supervisor.cli.given import json_document
 from interlock.supervisor.cli.output import agreed, document, exact, note, options, write
 from interlock.supervisor.config.read import parse
 from interlock.supervisor.config.text import BadFileError, read_bytes
@@ -22,7 +23,7 @@ from interlock.supervisor.config.workspace import find_workspace, workspace_file
 @click.option("--list", "listing", is_flag=True, help="Show what is trusted.")
 @click.option("--revoke", is_flag=True, help="Take the trust in PATH back.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@json_document
 def trust(path: Path | None, listing: bool, revoke: bool, yes: bool, as_json: bool) -> int:
     """Let the files of the workspace at PATH, or one file, act as they are now."""
     record = options().place.trust

@@ -14,7 +14,7 @@ from interlock.bus.errors import ConnectionLostError
 from interlock.bus.given import encode_text
 from interlock.bus.limits import MAX_TEXT
 from interlock.supervisor.cli.exits import DONE, FAILED, TIMED_OUT
-from interlock.supervisor.cli.given import Count, Seconds, standard_input
+from interlock.supervisor.cli.given import Count, Seconds, json_lines, standard_input
 from interlock.supervisor.cli.output import clean, counted, cut, document, note, one_line, write
 from interlock.supervisor.cli.session import client, turn_meant
 
@@ -29,7 +29,7 @@ _TOLD_APART: Final = 60
 @click.argument("text")
 @click.option("--agent", default="", metavar="A", help="Which agent; else the default one.")
 @click.option("--session", default="", metavar="S", help="Conversation that the turn belongs to.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@json_lines
 @click.option("--detach", is_flag=True, help="Print the turn's id and leave it running.")
 @click.option("--deadline", type=Seconds(), metavar="SEC", help="Seconds.")
 @click.option("--unattended", is_flag=True, help="Nobody is there to approve anything.")
@@ -74,7 +74,7 @@ def turn(
 @click.command
 @click.argument("turn_id", metavar="ID")
 @click.option("--offset", type=Count(), default=0, help="Line to begin with, from 0.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@json_lines
 def turn_watch(turn_id: str, offset: int, as_json: bool) -> int:
     """Watch a turn from its start or an offset to its end; Ctrl-C leaves it running."""
     with client() as bus:

@@ -7,17 +7,16 @@ from typing import Any
 
 import click
 
-from interlock.supervisor.cli.given import Count
+from interlock.supervisor.cli.given import Count, json_document
 from interlock.supervisor.cli.output import clean, cut, document, lasted, one_line, table, write
 from interlock.supervisor.cli.session import client, turn_meant
 
-_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 _TEXT = 60
 """Characters of a turn's text in the list."""
 
 
 @click.command
-@_JSON
+@json_document
 @click.option("-n", "--limit", type=Count(1), default=50, help="How many, newest first.")
 def turns(as_json: bool, limit: int) -> None:
     """List the turns of the journal, newest first."""
@@ -46,7 +45,7 @@ def turns(as_json: bool, limit: int) -> None:
 
 @click.command
 @click.argument("turn_id", metavar="ID")
-@_JSON
+@json_document
 def turn_show(turn_id: str, as_json: bool) -> None:
     """Show one turn with its calls."""
     with client() as bus:
@@ -67,7 +66,7 @@ def turn_show(turn_id: str, as_json: bool) -> None:
 
 @click.command
 @click.argument("turn_id", metavar="ID")
-@_JSON
+@json_document
 def turn_cancel(turn_id: str, as_json: bool) -> None:
     """Cancel a turn."""
     with client() as bus:

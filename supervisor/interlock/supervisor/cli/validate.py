@@ -13,6 +13,7 @@ import msgspec
 
 from interlock.bus.errors import ConfigError
 from interlock.supervisor.cli.exits import DONE, FAILED
+from interlock.supervisor.cli.given import json_document
 from interlock.supervisor.cli.output import clean, document, exact, options, write
 from interlock.supervisor.config import Problem, load
 from interlock.supervisor.config.present import absent
@@ -26,7 +27,7 @@ UNTRUSTED: Final = "untrusted"
 
 @click.command
 @click.argument("file", required=False, type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@json_document
 def validate(file: Path | None, as_json: bool) -> int:
     """Check FILE, or without it every file that counts here; 1 if there are errors."""
     try:

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from interlock.supervisor.cli.given import json_document
 from interlock.supervisor.cli.output import document, one_line, styled, write
 from interlock.supervisor.cli.session import client
 
@@ -25,7 +26,7 @@ _PLACES = {
 @click.argument("text")
 @click.option("--agent", default="", metavar="A", help="Whose offer; else the default agent's.")
 @click.option("--session", default="", metavar="S", help="As the next turn of that session.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@json_document
 def why(text: str, agent: str, session: str, as_json: bool) -> None:
     """Show for a request why each source is offered or not: words, weights, threshold."""
     with client() as bus:

@@ -10,6 +10,7 @@ import click
 from interlock.bus.client import connect
 from interlock.bus.errors import InterlockError
 from interlock.supervisor.cli.exits import DONE, FAILED, code_of
+from interlock.supervisor.cli.given import json_document
 from interlock.supervisor.cli.output import document, note, one_line, options, write
 
 Action = Literal["start", "stop", "restart"]
@@ -19,12 +20,11 @@ _PATIENCE: Final = 3600.0
 _AT_ONCE: Final = 16
 
 _NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...")
-_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 
 
 @click.command
 @_NAMES
-@_JSON
+@json_document
 def start(names: tuple[str, ...], as_json: bool) -> int:
     """Start workers and wait until they are READY or have failed."""
     return _control("start", names, as_json)
@@ -32,7 +32,7 @@ def start(names: tuple[str, ...], as_json: bool) -> int:
 
 @click.command
 @_NAMES
-@_JSON
+@json_document
 def stop(names: tuple[str, ...], as_json: bool) -> int:
     """Stop workers in order; they stay stopped until they are started by hand."""
     return _control("stop", names, as_json)
@@ -40,7 +40,7 @@ def stop(names: tuple[str, ...], as_json: bool) -> int:
 
 @click.command
 @_NAMES
-@_JSON
+@json_document
 def restart(names: tuple[str, ...], as_json: bool) -> int:
     """Stop workers in order, start them again and wait for the outcome."""
     return _control("restart", names, as_json)

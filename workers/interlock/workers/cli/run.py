@@ -11,6 +11,7 @@ from typing import Final
 
 from interlock.bus import procfs
 from interlock.bus.records import Child
+from interlock.workers.pipes import read_now
 from interlock.workers.processes import start_program
 from interlock.workers.programs import Command
 
@@ -53,12 +54,9 @@ class Output:
             self.ended.set_result(None)
 
     def _read(self) -> None:
-        try:
-            data = os.read(self._descriptor, READ)
-        except BlockingIOError:
+        data = read_now(self._descriptor, READ)
+        if data is None:
             return
-        except OSError:
-            data = b""
         if not data:
             self.close()
             return

@@ -9,6 +9,7 @@ from typing import Final
 from interlock.workers.logs import RateLimit, WorkerLog
 from interlock.workers.mcp.lines import KEPT_OF_LONG, LineSplitter, LongLine
 from interlock.workers.mcp.transport import enlarge_pipe
+from interlock.workers.pipes import read_now
 
 MAX_LINE: Final = 64 << 10
 LINES_PER_SECOND: Final = 100
@@ -56,12 +57,9 @@ class StderrReader:
             self.ended.set_result(None)
 
     def _readable(self) -> None:
-        try:
-            data = os.read(self._fd, READ_SIZE)
-        except BlockingIOError:
+        data = read_now(self._fd, READ_SIZE)
+        if data is None:
             return
-        except OSError:
-            data = b""
         if not data:
             self.close()
             return
