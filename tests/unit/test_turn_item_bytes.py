@@ -69,6 +69,19 @@ def test_an_agent_cannot_say_turn_and_offset_itself() -> None:
     assert place(item.raw, "mine", 0).count(b'"turn"') == 1
 
 
+@pytest.mark.parametrize("value", [b"null", b"0", b"false", b'""', b"[]", b'"other"'])
+@pytest.mark.parametrize("keys", [(b"turn",), (b"offset",), (b"turn", b"offset"), (b"t\\u0075rn",)])
+@pytest.mark.parametrize("kind", [b"text.delta", b"turn.completed", b"skill.used"])
+def test_no_value_of_an_agent_stands_for_one_of_the_supervisors(
+    kind: bytes, keys: tuple[bytes, ...], value: bytes
+) -> None:
+    said = b"".join(b',"%b":%b' % (key, value) for key in keys)
+    (item,), bad = parse(b'[{"type":"%b","text":"a"%b}]' % (kind, said))
+    assert bad == 0
+    placed = json.loads(place(item.raw, "mine", 4), object_pairs_hook=list)
+    assert placed == [("turn", "mine"), ("offset", 4), ("type", kind.decode()), ("text", "a")]
+
+
 def test_types_of_newer_agents_pass() -> None:
     (item,), bad = parse(b'[{"type":"skill.used","name":"humanizer"}]')
     assert (item.terminal, bad) == (None, 0)

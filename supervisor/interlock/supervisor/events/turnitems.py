@@ -18,6 +18,9 @@ _encode: Final = msgspec.json.Encoder().encode
 _split: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _document: Final = msgspec.json.Decoder().decode
 
+_OWNED: Final = frozenset({"turn", "offset"})
+"""Keys of an item that only the supervisor says, whatever an agent puts there."""
+
 Terminal = TurnCompleted | TurnFailed | TurnCancelled
 
 
@@ -55,9 +58,8 @@ def _item(raw: bytes) -> SentItem | None:
             item = msgspec.convert(found, AnyItem)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    if found.pop("turn", None) is not None or found.pop("offset", None) is not None:
-        # Only the supervisor says these.
-        raw = _encode({key: found[key] for key in found if key not in ("turn", "offset")})
+    if not _OWNED.isdisjoint(found):
+        raw = _encode({key: found[key] for key in found if key not in _OWNED})
     terminal = item if isinstance(item, (TurnCompleted, TurnFailed, TurnCancelled)) else None
     return SentItem(raw=raw.strip(), terminal=terminal)
 
