@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from turn_rig import KEY, Rig, T, finish, run
 
 from interlock.bus.messages import (
+    Capabilities,
     OfferUpdate,
     Resolve,
     Revoke,
@@ -17,8 +19,9 @@ from interlock.bus.messages import (
     TicketParked,
     TicketRequest,
 )
+from interlock.bus.records import CapabilityReport
 from interlock.bus.settings import AgentSettings, McpServerSettings, PolicySettings
-from interlock.bus.tickets import arguments_digest, verify
+from interlock.bus.tickets import arguments_digest, peek, verify
 from interlock.supervisor.policy.approvals import Answerer
 from interlock.supervisor.policy.permits import MAX_ARGUMENTS
 
@@ -43,7 +46,7 @@ def test_a_new_policy_takes_back_what_turns_and_clients_hold(tmp_path: Path) -> 
         )
         assert new.names == ("git_status",)
         turn, client = made.runtime.messages("mcp:git", Revoke)
-        assert turn.turn == T and old.issued <= turn.before < new.issued
+        assert turn.ids == (old.id,) and new.id != old.id
         assert len(client.ids) == 1 and not client.turn
         assert len(made.tickets.unheard(0)) == 2
         for each in (turn, client):
@@ -132,6 +135,85 @@ def test_nobody_waits_for_an_agent_that_does_not(tmp_path: Path) -> None:
     run(tmp_path, story)
 
 
+async def approved(made: Rig) -> tuple[str, str]:
+    """The tickets for one approved call of a running turn, and for one of a person; their ids."""
+    made.agent()
+    made.server()
+    await made.start(T)
+    request = TicketRequest(id=1, turn=T, capability="mcp:git/git_log")
+    made.turns.on_ticket_request("agent:main", 1, request, b"{}")
+    await made.until(lambda: made.topics("approval."))
+    (stored,) = await made.journal.approvals(5, T)
+    assert await made.turns.approvals.answer(stored.id, Answerer(name="p", role="person"), True)
+    await made.until(lambda: made.runtime.messages("agent:main", TicketGrant))
+    (grant,) = made.runtime.messages("agent:main", TicketGrant)
+    own = Resolve(id=1, key="", capability="mcp:git/git_log", approval="yes")
+    document = await made.api.resolve(b"c", own, b"{}")
+    return peek(grant.target.ticket).id, peek(json.loads(document)["target"]["ticket"]).id
+
+
+def revoked(made: Rig) -> set[str]:
+    """Ids of the tickets that the server was told to take no more."""
+    return {id_ for each in made.runtime.messages("mcp:git", Revoke) for id_ in each.ids}
+
+
+LISTED = {
+    "another tool came": ("git_status", "git_log", "git_show"),
+    "another tool went": ("git_log",),
+    "nothing changed": ("git_status", "git_log"),
+}
+ASKING = PolicySettings(ask=("mcp:git/git_log",))
+
+
+@pytest.mark.parametrize("tools", LISTED.values(), ids=LISTED)
+def test_an_approved_call_does_not_mind_what_else_its_server_lists(
+    tmp_path: Path, tools: tuple[str, ...]
+) -> None:
+    async def story(made: Rig) -> None:
+        made.runtime.rules = ASKING
+        held = await approved(made)
+        made.server(tools=tools)
+        made.server_state("git", "DEGRADED", "busy")
+        made.runtime.rules = PolicySettings(ask=("mcp:git/git_log",))  # read again, the same
+        made.turns.policy_changed()
+        assert revoked(made).isdisjoint(held)
+        assert all(each.ids for each in made.runtime.messages("mcp:git", Revoke))
+        await finish(made)
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize("change", ["gone", "disabled", "tier", "policy", "grown", "denied"])
+def test_an_approval_is_void_once_what_it_was_about_is_another(tmp_path: Path, change: str) -> None:
+    async def story(made: Rig) -> None:
+        made.runtime.rules = ASKING
+        of_turn, own = await approved(made)
+        if change == "gone":
+            made.server(tools=("git_status",))
+        elif change == "disabled":
+            settings = McpServerSettings(disabled_tools=("git_log",))
+            made.turns.source_configured("mcp:git", settings)
+        elif change == "tier":
+            made.turns.source_configured("mcp:git", McpServerSettings(tier="block"))
+        elif change == "grown":
+            report = CapabilityReport(name="git_log", digest="e" * 64)
+            body = b'{"%b":{"name":"git_log"}}' % (b"e" * 64)
+            made.turns.on_capabilities("mcp:git", Capabilities(rows=(report,)), body)
+        elif change == "policy":
+            made.runtime.rules = PolicySettings(block=("mcp:git/git_log",))
+            made.turns.policy_changed()
+        else:
+            made.runtime.settings["main"] = AgentSettings(model="direct", deny=("mcp:git/git_log",))
+            made.turns.policy_changed()
+        # What agents are denied a person may still call.
+        assert revoked(made) & {of_turn, own} == {of_turn} | (
+            {own} if change != "denied" else set()
+        )
+        await finish(made)
+
+    run(tmp_path, story)
+
+
 async def park(made: Rig) -> None:
     """Start a turn whose one call waits for a person."""
     made.runtime.rules = PolicySettings(ask=("mcp:git/git_log",))
@@ -170,7 +252,8 @@ def test_an_agent_that_left_the_configuration_gets_nothing_more(tmp_path: Path) 
         made.turns.on_ticket_request("agent:main", 1, renewal, None)
         assert grants(made) == [(n, "denied") for n in (1, 2, 3, 4, 5)]
         (void,) = made.runtime.messages("mcp:git", Revoke)
-        assert void.turn == T
+        (target,) = (one for one in made.dispatches()[0].targets if one.worker == "mcp:git")
+        assert void.ids == (peek(target.ticket).id,)
         (update,) = made.runtime.messages("agent:main", OfferUpdate)
         assert set(update.removed) == {"mcp:git/git_log", "mcp:git/git_status"}
         await finish(made)

@@ -106,10 +106,10 @@ def test_revoking_reaches_open_and_unopened_tickets_and_is_forgotten(revoke: Rev
     assert not gate.remembers
 
 
-def test_a_revoke_may_say_which_moment_it_means() -> None:
+def test_a_revoke_means_what_was_issued_until_it_came() -> None:
     gate, holder = Admission(KEY, "mcp:git", 1), Holder("agent:main")
     opened(gate, holder, id="old", issued=WALL - 5)
     opened(gate, holder, id="new", issued=WALL - 3)
-    gate.revoke(Revoke(n=1, caller="agent:main", before=WALL - 4), [holder], NOW, WALL)
+    gate.revoke(Revoke(n=1, caller="agent:main"), [holder], NOW, WALL - 4)
     assert refusal(gate, holder, ticket="old") == "revoked"
     gate.admit(holder, call("new"), b"{}", NOW)

@@ -5,8 +5,11 @@ import pytest
 from interlock.bus.errors import TicketError
 from interlock.bus.messages import TICKET_LIFE
 from interlock.bus.records import Target
+from interlock.bus.settings import PolicySettings
 from interlock.bus.tickets import TicketClaims, verify
+from interlock.supervisor.catalog.rows import CatalogRow
 from interlock.supervisor.policy import tickets
+from interlock.supervisor.policy.lent import Basis
 from interlock.supervisor.policy.tickets import TicketOffice
 
 KEYS = {1: b"1" * 32, 2: b"2" * 32}
@@ -116,47 +119,79 @@ def test_only_what_waits_for_long_enough_is_sent_again() -> None:
     assert made.unheard(5.0) == ()
 
 
+def basis(local: str = "a") -> Basis:
+    row = CatalogRow(
+        name=f"mcp:git/{local}",
+        wire=f"mcp__git__{local}",
+        kind="mcp",
+        source="mcp:git",
+        tier="ask",
+        connected=True,
+        reason="",
+        summary="",
+        local=local,
+    )
+    return Basis(row=row, policy=PolicySettings())
+
+
 def test_a_ticket_for_one_call_is_bound_to_everything() -> None:
-    target = office().call_target("mcp:git", 1, "a", "agent:main", "t1", "d" * 64)
+    target = office().call_target(basis(), 1, "agent:main", "t1", "d" * 64)
     found = claims(target)
     assert (found.names, found.caller, found.turn) == (("a",), "agent:main", "t1")
     assert (found.digest, found.single_use) == ("d" * 64, True)
-    assert office().call_target("mcp:git", 2, "a", "agent:main", "t1", "d" * 64) is None
+    assert office().call_target(basis(), 2, "agent:main", "t1", "d" * 64) is None
     assert not claims(office().api_target("mcp:git", "a", "api:")).single_use
 
 
 def test_what_a_turn_holds_is_voided_but_not_what_it_gets_then() -> None:
-    made = office()
+    clock = Clock()
+    made = office(clock)
     assert made.revoke_earlier("t1", "mcp:git") is None
-    before = claims(made.turn_target("mcp:git", "t1", "agent:main", ["a"]))
+    for _ in range(tickets.OF_TURN):
+        made.turn_target("mcp:git", "t1", "agent:main", ["a"])
+    clock.now += TICKET_LIFE
+    held = [claims(made.turn_target("mcp:git", "t1", "agent:main", ["a"]), clock.now).id]
     void = made.revoke_earlier("t1", "mcp:git")
-    assert void is not None
-    later = claims(made.turn_target("mcp:git", "t1", "agent:main", ["b"]))
-    assert before.issued <= void.message.before < later.issued  # even by the same clock
+    assert void is not None and list(void.message.ids) == held
+    assert made.revoke_earlier("t1", "mcp:git") is None
+    later = claims(made.turn_target("mcp:git", "t1", "agent:main", ["b"]), clock.now)
+    assert later.id not in void.message.ids  # even by the same clock
     assert made.revoked("mcp:git", 1, void.message.n)
     assert [each.message.turn for each in made.revoke_turn("t1")] == ["t1"]
 
 
-def test_what_clients_hold_for_a_name_is_voided() -> None:
+def test_what_a_turn_holds_for_one_call_is_left_alone() -> None:
+    made = office()
+    call = claims(made.call_target(basis(), 1, "agent:main", "t1", "d" * 64))
+    held = claims(made.turn_target("mcp:git", "t1", "agent:main", ["b"]))
+    void = made.revoke_earlier("t1", "mcp:git")
+    assert void is not None and void.message.ids == (held.id,)
+    assert not (void.message.turn or void.message.caller)
+    assert [one.id for one in made.lent("mcp:git")] == [call.id]
+    assert [each.message.turn for each in made.revoke_turn("t1")] == ["t1"]
+
+
+def test_what_is_lent_is_known_until_it_expires() -> None:
     clock = Clock()
     made = office(clock)
     held = [claims(made.api_target("mcp:git", name, "api:")) for name in ("a", "a", "b")]
-    assert made.lent_names("mcp:git") == {"a", "b"}
-    void = made.revoke_lent("mcp:git", {"a", "c"})
-    assert void is not None and set(void.message.ids) == {held[0].id, held[1].id}
+    held.append(claims(made.call_target(basis("c"), 1, "api:", "", "d" * 64)))
+    assert [one.id for one in made.lent("mcp:git")] == [one.id for one in held]
+    assert [one.basis is not None for one in made.lent("mcp:git")] == [False] * 3 + [True]
+    void = made.revoke_lent("mcp:git", [held[0].id, held[3].id, "none"])
+    assert void is not None and void.message.ids == (held[0].id, held[3].id)
     assert len(made.unheard(0)) == 1
-    assert made.revoke_lent("mcp:git", {"a"}) is None
-    assert made.lent_names("mcp:git") == {"b"}
+    assert made.revoke_lent("mcp:git", [held[0].id]) is None
+    assert [one.local for one in made.lent("mcp:git")] == ["a", "b"]
     clock.now += TICKET_LIFE
-    assert made.lent_names("mcp:git") == frozenset()
-    assert made.lent_names("mcp:none") == frozenset()
+    assert made.lent("mcp:git") == ()
+    assert made.lent("mcp:none") == ()
 
 
-def test_few_tickets_of_clients_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tickets, "LENT", 3)
+def test_expired_tickets_are_not_kept() -> None:
     clock = Clock()
     made = office(clock)
     for n in range(20):
         made.api_target("mcp:git", f"t{n}", "api:")
         clock.now += TICKET_LIFE / 2
-    assert len(made._lent["mcp:git", 1]) <= 4
+    assert len(made._lent["mcp:git", 1]) <= 2

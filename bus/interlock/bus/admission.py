@@ -123,13 +123,12 @@ class Admission:
 
     def revoke(self, revoke: Revoke, holders: list[Holder], now: float, wall: float) -> None:
         """Void opened tickets and remember the order for those that are opened later."""
-        before = revoke.before or wall
         until = now + MEMORY
         self._revoked_ids |= dict.fromkeys(revoke.ids, until)
         if revoke.turn:
-            self._revoked_turns[revoke.turn] = (before, until)
+            self._revoked_turns[revoke.turn] = (wall, until)
         if revoke.caller:
-            self._revoked_callers[revoke.caller] = (before, until)
+            self._revoked_callers[revoke.caller] = (wall, until)
         for holder in holders:
             for ticket in [one for one in holder.tickets.values() if not one.revoked]:
                 if ticket.claims.id in revoke.ids or self._revoked_before(ticket.claims):

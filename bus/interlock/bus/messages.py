@@ -259,14 +259,15 @@ class TicketParked(Message, frozen=True, kw_only=True, tag="ticket.parked"):
 
 
 class Revoke(Message, frozen=True, kw_only=True, tag="revoke"):
-    """Tickets that are void from now on; a call that names one is `denied`."""
+    """Tickets that are void from now on; a call that names one is `denied`.
+
+    With `turn` or `caller`, only tickets issued until the message arrives.
+    """
 
     n: int
     ids: tuple[str, ...] = ()
     turn: str = ""
     caller: str = ""
-    before: float = 0.0
-    """Unix seconds: with `turn` or `caller`, only tickets issued until then; 0 = until arrival."""
 
 
 class Drain(Message, frozen=True, kw_only=True, tag="drain"):

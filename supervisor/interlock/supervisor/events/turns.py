@@ -47,7 +47,6 @@ from interlock.bus.names import WorkerName
 from interlock.bus.settings import Timing
 from interlock.bus.wording import spoken
 from interlock.supervisor.catalog.gating import Gating
-from interlock.supervisor.catalog.offer import PERSON, forbidden
 from interlock.supervisor.catalog.rows import Catalog, Delta, SourceSettings
 from interlock.supervisor.catalog.schemas import Schemas
 from interlock.supervisor.events import turnstate
@@ -62,7 +61,6 @@ from interlock.supervisor.events.turnlog import TurnLogs
 from interlock.supervisor.events.turnoffers import TurnOffers
 from interlock.supervisor.events.turnpermits import TurnPermits
 from interlock.supervisor.events.turnstate import Phase, Terminal, TurnState, step
-from interlock.supervisor.policy.decision import per_call
 from interlock.supervisor.policy.desk import ApprovalDesk
 from interlock.supervisor.policy.permits import Permits
 from interlock.supervisor.policy.tickets import TicketOffice
@@ -271,29 +269,14 @@ class TurnService:
                 )
             )
         self.offers.source_changed(worker)
-        self._check_lent(worker)
+        self.permits.source_changed(worker)
 
     def policy_changed(self) -> None:
         """A new policy, or new grants, are in force: what they forbid is void from now on."""
         for source in self.catalog.sources():
             self.offers.source_changed(source)
-            self._check_lent(source)
+            self.permits.source_changed(source)
         self.permits.policy_changed()
-
-    def _check_lent(self, worker: str) -> None:
-        """Void what clients hold for capabilities that no ticket of theirs covers any more."""
-        held = self.tickets.lent_names(worker)
-        if not held:
-            return
-        policy = self.workers.policy()
-        kept = {
-            row.local
-            for row in self.catalog.rows_of(worker)
-            if forbidden(row, PERSON, policy) is None and not per_call(row.name, row.tier, policy)
-        }
-        void = self.tickets.revoke_lent(worker, held - kept)
-        if void is not None:
-            self.workers.send(void.worker, void.generation, void.message)
 
     def worker_gone(self, worker: str, generation: int, reason: str) -> None:
         """Call when a generation ended (its pidfd), before the new state is announced."""

@@ -18,6 +18,7 @@ from interlock.supervisor.events.ports import Workers
 from interlock.supervisor.policy.approvals import Approval, Asked, Outcome, of_turn
 from interlock.supervisor.policy.decision import Ruling, decide, has_rules
 from interlock.supervisor.policy.desk import ApprovalDesk
+from interlock.supervisor.policy.lent import Basis, void
 from interlock.supervisor.policy.tickets import TicketOffice
 
 MAX_ARGUMENTS: Final = 1 << 20
@@ -198,8 +199,9 @@ class Permits:
         if given_up:
             text = f"{asked.capability} was not called: it was given up before."
             return Refused(code="cancelled", message=text)
+        basis = Basis(row=found, policy=policy, agent=wish.agent)
         target = self._tickets.call_target(
-            asked.worker, asked.generation, found.local, asked.caller, asked.turn, asked.digest
+            basis, asked.generation, asked.caller, asked.turn, asked.digest
         )
         if target is None:
             return Refused(code="unavailable", message=f"{asked.worker} is not usable now.")
@@ -222,6 +224,19 @@ class Permits:
         self._desk.withdraw(
             lambda each: (each.asked.worker, each.asked.generation) == (worker, generation)
         )
+
+    def source_changed(self, worker: str) -> None:
+        """Void what was given out for that worker and does not hold any more.
+
+        Call it after every change of its state, of what it serves, of policy or of agents.
+        """
+        lent = self._tickets.lent(worker)
+        if not lent:
+            return
+        gone = void(lent, self._catalog.rows_of(worker), self._workers.policy(), self._caller)
+        told = self._tickets.revoke_lent(worker, gone)
+        if told is not None:
+            self._workers.send(told.worker, told.generation, told.message)
 
     def policy_changed(self) -> None:
         """Take in a new policy: what it forbids, or what nobody may be asked for, waits no more."""

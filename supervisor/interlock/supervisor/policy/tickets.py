@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -13,9 +14,10 @@ import msgspec
 from interlock.bus.messages import TICKET_LIFE, Revoke
 from interlock.bus.records import Target
 from interlock.bus.tickets import TicketClaims, mint
+from interlock.supervisor.policy.lent import Basis, Lent
 
-LENT: Final = 1_000
-"""Tickets of clients at one worker from which on expired ones are forgotten."""
+OF_TURN: Final = 16
+"""Tickets that one turn got for one worker, from which on expired ones are forgotten."""
 
 
 class Revocation(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,13 +56,13 @@ class TicketOffice:
         self.life = min(life, TICKET_LIFE)
         self._clock = clock
         self._serving: dict[str, _Serving] = {}
-        self._turns: dict[str, set[tuple[str, int]]] = {}
-        self._lent: dict[tuple[str, int], dict[str, tuple[str, float]]] = {}
-        """Tickets of clients by id: the name that each is for, and its expiry."""
+        self._turns: dict[str, dict[tuple[str, int], dict[str, float]]] = {}
+        """Of each turn, the generations that it has tickets for; those that serve many calls by
+        id, with their expiry in Unix seconds."""
+        self._lent: dict[tuple[str, int], OrderedDict[str, Lent]] = {}
+        """Tickets of clients, and all that are for one call, by id, the oldest first."""
         self._waiting: dict[tuple[str, int], dict[int, _Asked]] = {}
         self._next = 0
-        self._voided = 0.0
-        """Unix seconds of the newest revocation that leaves later tickets of a turn valid."""
 
     def open_target(self, worker: str, generation: int, key: bytes, endpoint: str) -> None:
         """A generation serves from now on, under that key (call it at `ready`)."""
@@ -74,7 +76,7 @@ class TicketOffice:
         self._waiting.pop((worker, generation), None)
         self._lent.pop((worker, generation), None)
         for used in self._turns.values():
-            used.discard((worker, generation))
+            used.pop((worker, generation), None)
 
     def serves(self, worker: str) -> int | None:
         """The generation of that worker that serves now."""
@@ -92,26 +94,31 @@ class TicketOffice:
         return self._issue(worker, caller, (local,), "")
 
     def call_target(
-        self, worker: str, generation: int, local: str, caller: str, turn: str, digest: str
+        self, basis: Basis, generation: int, caller: str, turn: str, digest: str
     ) -> Target | None:
         """A ticket for one call with the arguments of that digest, at that generation.
 
         None if that generation does not serve (any more). `turn` is empty for api clients.
         """
+        worker = basis.row.source
         if self.serves(worker) != generation:
             return None
-        return self._issue(worker, caller, (local,), turn, digest)
+        return self._issue(worker, caller, (basis.row.local,), turn, digest, basis)
 
     def _issue(
-        self, worker: str, caller: str, names: tuple[str, ...], turn: str, digest: str = ""
+        self,
+        worker: str,
+        caller: str,
+        names: tuple[str, ...],
+        turn: str,
+        digest: str = "",
+        basis: Basis | None = None,
     ) -> Target | None:
         """Mint a ticket; one that is bound to arguments is for a single call."""
         serving = self._serving.get(worker)
         if serving is None:
             return None
         now = self._clock()
-        if now <= self._voided:
-            now = self._voided + 1e-6  # it must not look older than a revocation before it
         claims = TicketClaims(
             id=secrets.token_hex(12),
             caller=caller,
@@ -125,10 +132,14 @@ class TicketOffice:
             single_use=bool(digest),
         )
         key = (worker, serving.generation)
-        if turn:
-            self._turns.setdefault(turn, set()).add(key)
+        of_turn = self._turns.setdefault(turn, {}).setdefault(key, {}) if turn else {}
+        if turn and basis is None:
+            if len(of_turn) >= OF_TURN:
+                for id_ in [id_ for id_, expires in of_turn.items() if expires <= now]:
+                    del of_turn[id_]
+            of_turn[claims.id] = claims.expires
         else:
-            self._lend(key, claims)
+            self._lend(key, claims, basis)
         return Target(
             worker=worker,
             generation=serving.generation,
@@ -137,12 +148,14 @@ class TicketOffice:
             expires_in=self.life,
         )
 
-    def _lend(self, key: tuple[str, int], claims: TicketClaims) -> None:
-        lent = self._lent.setdefault(key, {})
-        if len(lent) >= LENT:
-            now = self._clock()
-            lent = self._lent[key] = {id_: one for id_, one in lent.items() if one[1] > now}
-        lent[claims.id] = (claims.names[0], claims.expires)
+    def _lend(self, key: tuple[str, int], claims: TicketClaims, basis: Basis | None) -> None:
+        lent = self._lent.setdefault(key, OrderedDict())
+        now = self._clock()
+        while lent and next(iter(lent.values())).expires <= now:
+            lent.popitem(last=False)
+        lent[claims.id] = Lent(
+            id=claims.id, local=claims.names[0], expires=claims.expires, basis=basis
+        )
 
     def revoke_turn(self, turn: str) -> tuple[Revocation, ...]:
         """Void all tickets of a turn: one message for each generation that still serves."""
@@ -153,31 +166,42 @@ class TicketOffice:
         )
 
     def revoke_earlier(self, turn: str, worker: str) -> Revocation | None:
-        """Void what the turn holds for that worker now; tickets issued after this stay valid."""
-        generation = self.serves(worker)
-        if generation is None or (worker, generation) not in self._turns.get(turn, ()):
-            return None
-        self._voided = max(self._clock(), self._voided)
-        revoke = Revoke(n=self._number(), turn=turn, before=self._voided)
-        return self._void(worker, generation, revoke)
+        """Void what the turn holds for many calls of that worker; what it gets then is valid.
 
-    def lent_names(self, worker: str) -> frozenset[str]:
-        """The local names that clients may hold a ticket for at that worker."""
-        generation = self.serves(worker)
-        lent = self._lent.get((worker, generation), {}) if generation is not None else {}
-        now = self._clock()
-        return frozenset(local for local, expires in lent.values() if expires > now)
-
-    def revoke_lent(self, worker: str, names: Collection[str]) -> Revocation | None:
-        """Void the tickets that clients hold for these names at that worker."""
+        Tickets of the turn for one call are no part of that: see `lent`.
+        """
         generation = self.serves(worker)
         if generation is None:
             return None
-        lent = self._lent.get((worker, generation), {})
-        ids = tuple(id_ for id_, (local, _) in lent.items() if local in names)
-        for id_ in ids:
-            del lent[id_]
-        return self._void(worker, generation, Revoke(n=self._number(), ids=ids)) if ids else None
+        held = self._turns.get(turn, {}).get((worker, generation), {})
+        now = self._clock()
+        ids = tuple(id_ for id_, expires in held.items() if expires > now)
+        held.clear()
+        return self._revoke_ids(worker, generation, ids)
+
+    def lent(self, worker: str) -> tuple[Lent, ...]:
+        """The valid tickets of clients, and those of anybody for one call, at that worker."""
+        generation = self.serves(worker)
+        if generation is None:
+            return ()
+        lent = self._lent.get((worker, generation), OrderedDict())
+        now = self._clock()
+        return tuple(one for one in lent.values() if one.expires > now)
+
+    def revoke_lent(self, worker: str, ids: Collection[str]) -> Revocation | None:
+        """Void some of what `lent` has told of."""
+        generation = self.serves(worker)
+        if generation is None:
+            return None
+        lent = self._lent.get((worker, generation), OrderedDict())
+        return self._revoke_ids(
+            worker, generation, tuple(id_ for id_ in ids if lent.pop(id_, None) is not None)
+        )
+
+    def _revoke_ids(self, worker: str, generation: int, ids: tuple[str, ...]) -> Revocation | None:
+        if not ids:
+            return None
+        return self._void(worker, generation, Revoke(n=self._number(), ids=ids))
 
     def _number(self) -> int:
         self._next += 1
