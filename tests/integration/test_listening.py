@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import resource
 import select
@@ -19,7 +20,7 @@ from zmtp import Wire
 
 from interlock.bus.listening import Listening
 from interlock.bus.socket import FdSocket, open_socket
-from interlock.bus.turnstile import for_connections
+from interlock.bus.turnstile import for_connections, registered
 
 PATIENCE = 20.0
 Context = zmq.Context[Any]
@@ -225,3 +226,99 @@ def test_a_place_that_cannot_be_used_is_an_error(tmp_path: Path, ctx: Context) -
         server.close()
 
     asyncio.run(test())
+
+
+def test_a_guard_that_finds_no_descriptor_is_a_failed_bind(tmp_path: Path, ctx: Context) -> None:
+    """Left out without a word, the next burst would end the process."""
+
+    async def test() -> None:
+        path = tmp_path / "door"
+        server = open_socket(ctx, zmq.ROUTER)
+        listening = Listening(server, f"ipc://{path}")
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, limits[1]))
+        held: list[int] = []
+        try:
+            while True:
+                try:
+                    held.append(os.dup(0))
+                except OSError:
+                    break
+            path.unlink()
+            for _ in range(4):
+                os.close(held.pop())
+                with contextlib.suppress(OSError):
+                    listening.mend()
+                    break
+            assert path.exists()
+        finally:
+            for one in held:
+                os.close(one)
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        crowd = [socket.socket(socket.AF_UNIX) for _ in range(60)]
+        loop = asyncio.get_running_loop()
+        with few_descriptors(30) as room:
+            for one in crowd:
+                one.setblocking(False)
+                one.connect(f"{tmp_path}/door")
+            greetings = [loop.create_task(loop.sock_recv(one, 64)) for one in crowd]
+            async with asyncio.timeout(PATIENCE):
+                for done, next_one in enumerate(asyncio.as_completed(greetings), 1):
+                    await next_one
+                    if done == room:
+                        break
+            assert sum(task.done() for task in greetings) == room
+            for task in greetings:
+                task.cancel()
+            await asyncio.wait(greetings)
+        for one in crowd:
+            one.close()
+        listening.close()
+        server.close()
+
+    asyncio.run(test())
+
+
+def test_who_had_to_wait_at_a_door_that_is_closed_waits_no_more(
+    tmp_path: Path, ctx: Context
+) -> None:
+    async def test() -> None:
+        told = asyncio.Queue[bool]()
+        server = open_socket(ctx, zmq.ROUTER)
+        listening = Listening(server, f"ipc://{tmp_path}/door", told.put_nowait)
+        with few_descriptors(0), socket.socket(socket.AF_UNIX) as waits:
+            waits.connect(f"{tmp_path}/door")
+            async with asyncio.timeout(PATIENCE):
+                assert await told.get()
+            listening.close()
+        assert not told.get_nowait() and told.empty()
+        server.close()
+
+    asyncio.run(test())
+
+
+def test_closed_twice_it_takes_no_successor_along(tmp_path: Path, ctx: Context) -> None:
+    async def test() -> None:
+        path = tmp_path / "door"
+        server = open_socket(ctx, zmq.ROUTER)
+        listening = Listening(server, f"ipc://{path}")
+        os.link(path, tmp_path / "kept")  # a successor may well get the same inode
+        listening.close()
+        (tmp_path / "kept").rename(path)
+        listening.close()
+        assert path.exists()
+        server.close()
+
+    asyncio.run(test())
+
+
+def test_a_socket_is_guarded_only_once_libzmq_listens(tmp_path: Path) -> None:
+    """What is said before is undone when libzmq asks for connections, in a second step."""
+    with socket.socket(socket.AF_UNIX) as door, select.epoll() as poller:
+        door.bind(str(tmp_path / "door"))
+        door.listen()
+        inode = f"ino:{os.fstat(door.fileno()).st_ino:x}"
+        poller.register(door, 0)
+        assert registered(poller.fileno(), door.fileno(), inode) is None
+        poller.modify(door, select.EPOLLIN)
+        assert registered(poller.fileno(), door.fileno(), inode) is not None

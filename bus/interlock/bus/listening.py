@@ -12,7 +12,7 @@ from typing import Final
 
 import zmq
 
-from interlock.bus.turnstile import Turnstile
+from interlock.bus.turnstile import NoTurnstileError, Turnstile
 
 BACKLOG: Final = 100
 """Connections that may wait to be let in; more are refused, and their owners try again."""
@@ -38,6 +38,8 @@ class Listening:
         self._sock = sock
         self._on_full = on_full
         self._names = itertools.count(1)
+        self._file: tuple[int, int] | None = None
+        """Device and inode of the file; None while there is none."""
         self._bind()
 
     def mend(self) -> bool:
@@ -62,6 +64,7 @@ class Listening:
         if self._there():
             with contextlib.suppress(OSError):
                 self.path.unlink()
+        self._file = None
 
     def _bind(self) -> None:
         # To take a failed bind back ends all that came in under that name: none is used twice.
@@ -74,7 +77,7 @@ class Listening:
             self._listener.listen(BACKLOG)
             given = self._give(fresh)
             # Where the system has no such thing, libzmq takes whatever comes.
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(NoTurnstileError):
                 self._turnstile = Turnstile(self._listener, given, self._on_full)
             found = fresh.stat()
             self._file = (found.st_dev, found.st_ino)

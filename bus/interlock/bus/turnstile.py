@@ -9,6 +9,7 @@ at what is left; then the next one has its turn.
 from __future__ import annotations
 
 import ctypes
+import errno
 import functools
 import os
 import platform
@@ -45,13 +46,17 @@ def for_connections(limit: int) -> int:
     return limit - min(RESERVE, limit // 4)
 
 
+class NoTurnstileError(Exception):
+    """This system, or this libzmq, does not wait for connections in a way that can be guarded."""
+
+
 class Turnstile:
     """Stands before `accepting`, a listening socket that libzmq's thread waits on.
 
     `waiting` is another descriptor of the same socket, which the loop can wait on too; whoever
     made it closes it after `close`. `on_full(True)` is called when somebody has to wait for a
-    descriptor, with False once nobody had to for `CALM` seconds. Raises OSError where the system
-    cannot do this.
+    descriptor, with False once nobody had to for `CALM` seconds or it is closed. Raises
+    NoTurnstileError where this cannot be done, and OSError where it can, but not now.
     """
 
     def __init__(
@@ -82,6 +87,8 @@ class Turnstile:
             if timer is not None:
                 timer.cancel()
         self._timer = self._calm = None
+        if self._full:
+            self._over()
 
     def _let_in(self) -> None:
         end = time.monotonic() + AT_ONCE
@@ -142,26 +149,43 @@ def _waiter(accepting: int) -> tuple[int, int]:
     inode = f"ino:{os.fstat(accepting).st_ino:x}"
     end = time.monotonic() + _FIND
     while True:
-        for name in os.listdir("/proc/self/fd"):
-            found = _registered(int(name), accepting, inode)
+        for name in _descriptors():
+            found = registered(int(name), accepting, inode)
             if found is not None:
                 return int(name), found
         if time.monotonic() > end:
-            raise OSError("libzmq does not wait for connections with epoll here")
+            raise NoTurnstileError("libzmq does not wait for connections with epoll here")
         time.sleep(_PAUSE)  # its thread was told, and is about to
 
 
-def _registered(poller: int, accepting: int, inode: str) -> int | None:
+def _descriptors() -> list[str]:
+    try:
+        return os.listdir("/proc/self/fd")
+    except FileNotFoundError:
+        raise NoTurnstileError("there is no /proc here") from None
+
+
+def registered(poller: int, accepting: int, inode: str) -> int | None:
+    """Return what is registered for a socket with an epoll descriptor that waits for connections.
+
+    None if it does not wait for that socket yet. `inode` is the socket's, as fdinfo writes it.
+    Raises OSError while there is no descriptor to look with.
+    """
     try:
         if "eventpoll" not in os.readlink(f"/proc/self/fd/{poller}"):
             return None
         with open(f"/proc/self/fdinfo/{poller}") as file:
             rows = [line.split() for line in file if line.startswith("tfd:")]
-    except OSError:
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise
         return None  # closed meanwhile
     for row in rows:
         if row[1] == str(accepting) and inode in row:
-            return int(row[row.index("data:") + 1], 16)
+            # libzmq adds it with no events and asks for them in a second step, which would undo
+            # whatever is said between the two.
+            listens = int(row[row.index("events:") + 1], 16) & select.EPOLLIN
+            return int(row[row.index("data:") + 1], 16) if listens else None
     return None
 
 
