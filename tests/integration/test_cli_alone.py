@@ -253,3 +253,15 @@ def test_logs_of_a_worker_that_ran_once(cli: CommandLine) -> None:
         kind, _, name = worker.partition(":")
         (logs / f"{kind}-{name}.log").write_text(f"{worker}\n")
         assert cli.run("logs", name) == cli.run("logs", worker) == f"{worker}\n"
+
+
+def test_trust_says_which_file_stops_counting(cli: CommandLine) -> None:
+    above, below = cli.folder / "interlock.toml", cli.folder / "sub" / "interlock.toml"
+    below.parent.mkdir()
+    above.write_text('[policy]\nblock = ["mcp:x/*"]\n')
+    below.write_text("")
+    cli.run("trust", "--yes")
+    out, _ = cli.both("trust", "sub", code=1, stdin="n\n")
+    assert f"In place of {above}" in out
+    cli.run("trust", "sub", "--yes")
+    assert "In place of" not in cli.run("trust", "sub", "--yes")

@@ -7,6 +7,8 @@ from pathlib import Path
 from supervised import DIRECT_AGENT, Supervised, rogue_toml, timing
 
 from interlock.bus import messages
+from interlock.bus.endpoints import Home
+from interlock.supervisor.config.trust import changing_trust, digest, trust_key
 
 
 def change(interlock: Supervised, *parts: str) -> dict[str, object]:
@@ -107,3 +109,37 @@ def test_a_reload_by_request_says_what_changed(tmp_path: Path) -> None:
         answer = interlock.client.request(messages.Reload)
         assert answer["problems"] == []
         assert not any(answer["changed"].values())
+
+
+def test_rules_of_a_trusted_file_outlast_its_absence(tmp_path: Path) -> None:
+    """`up` in a folder below; the file above goes and comes back, an empty one appears nearer."""
+    workspace = tmp_path / "work"
+    start = workspace / "sub"
+    start.mkdir(parents=True)
+    own, nearer = workspace / "interlock.toml", start / "interlock.toml"
+    own.write_text(timing() + '[policy]\nblock = ["mcp:x/echo"]\n' + rogue_toml("y"))
+    with changing_trust(Home(tmp_path / "home").trust) as trusted:
+        trusted[trust_key(own)] = digest(own.read_bytes())
+    with Supervised(tmp_path, rogue_toml("x"), workspace=start) as interlock:
+
+        def told(code: str, **fields: object) -> None:
+            interlock.wait_event("attention.changed", after=place, code=code, **fields)
+            assert interlock.client.call("mcp:x/echo").outcome == "denied"
+            assert interlock.worker("mcp:y")["pid"] == pid
+
+        interlock.wait_state("mcp:x", "READY")
+        pid = interlock.wait_state("mcp:y", "READY")["pid"]
+        assert interlock.client.call("mcp:x/echo").outcome == "denied"
+        place = interlock.mark()
+        own.rename(workspace / "stash")
+        told("gone", clear=False)
+        place = interlock.mark()
+        (workspace / "stash").rename(own)
+        told("gone", clear=True)
+        place = interlock.mark()
+        nearer.write_text("")
+        told("untrusted", clear=False)
+        place = interlock.mark()
+        nearer.unlink()
+        told("untrusted", clear=True)
+        assert interlock.attention() == []

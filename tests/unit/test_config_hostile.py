@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from interlock.supervisor.config import Loaded, load
-from interlock.supervisor.config.read import MAX_UNTRUSTED, TRUST_FILE, parse
+from interlock.supervisor.config.content import parse
+from interlock.supervisor.config.reading import MAX_UNTRUSTED, TRUST_FILE
 from interlock.supervisor.config.text import BadFileError
 from interlock.supervisor.config.trust import digest, effects, trust_key, write_trust
 

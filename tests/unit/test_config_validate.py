@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interlock.bus.settings import ArgumentRule
+from interlock.supervisor.config.content import parse
 from interlock.supervisor.config.lines import json_lines, toml_lines
 from interlock.supervisor.config.merge import merge
 from interlock.supervisor.config.model import LayerFile, Problem, Settings
-from interlock.supervisor.config.read import parse
 from interlock.supervisor.config.validate import validate
 
 

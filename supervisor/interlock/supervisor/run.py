@@ -20,7 +20,8 @@ from interlock.bus.events import Event
 from interlock.supervisor.api.doors import open_files_needed
 from interlock.supervisor.config.model import Loaded
 from interlock.supervisor.config.read import load
-from interlock.supervisor.config.workspace import candidates
+from interlock.supervisor.config.reading import Reading
+from interlock.supervisor.config.workspace import places
 from interlock.supervisor.reload import Loader
 from interlock.supervisor.runtime import Supervisor
 from interlock.supervisor.spawn.files import raise_limit
@@ -49,7 +50,7 @@ def run_supervisor(
         home.prepare()
         with HomeLock(home) as lock:
             loader = _loader(home, config, workspace)
-            _check_places(workspace, config)
+            _check_places(home, workspace, config)
             loaded = loader(None)
             sweep_recorded(home.processes)
             home.clear_run()
@@ -88,9 +89,10 @@ def _loader(home: Home, config: Path | None, workspace: Path | None) -> Loader:
     return read
 
 
-def _check_places(workspace: Path | None, config: Path | None) -> None:
+def _check_places(home: Home, workspace: Path | None, config: Path | None) -> None:
     """Refuse folders of configuration that no message can carry: workers start in them."""
-    for candidate in candidates(workspace, config, os.environ):
+    recorded = Reading(home.path, None, False).recorded
+    for candidate in places(workspace, config, os.environ, recorded).counting:
         try:
             str(candidate.path).encode()
         except UnicodeEncodeError:

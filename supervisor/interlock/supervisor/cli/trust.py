@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -12,7 +13,7 @@ from interlock.bus.errors import ConfigError, InterlockError, NoSupervisorError,
 from interlock.supervisor.cli.exits import DONE
 from interlock.supervisor.cli.given import json_document
 from interlock.supervisor.cli.output import agreed, document, exact, note, options, write
-from interlock.supervisor.config.read import parse
+from interlock.supervisor.config.content import parse
 from interlock.supervisor.config.text import BadFileError, read_bytes
 from interlock.supervisor.config.trust import changing_trust, digest, effects, read_trust, trust_key
 from interlock.supervisor.config.workspace import find_workspace, workspace_files
@@ -38,6 +39,8 @@ def trust(path: Path | None, listing: bool, revoke: bool, yes: bool, as_json: bo
         for name, effect in effects(parse(file, data)[0].tables) or [("", "do nothing")]:
             # A line for each: nothing in an entry may look like another one, or hide.
             show(f"  {exact(f'{name}: {effect}' if name else effect)}")
+    for file in () if as_json and yes else _replaced(record, contents):
+        show(exact(f"In place of {file}, which counts here now and will not any more."))
     if not yes and not agreed("Let them?"):
         raise InterlockError(
             "Nothing was changed, for nobody said yes; answer y, or give --yes.",
@@ -82,6 +85,20 @@ def _contents(files: list[Path]) -> dict[Path, bytes]:
             ) from None
         contents[file] = data
     return contents
+
+
+def _replaced(record: Path, contents: Iterable[Path]) -> list[Path]:
+    """Return the trusted files of a folder above that count now, and would not after this."""
+    known, fresh = _known(record), {trust_key(file) for file in contents}
+
+    def recorded(path: Path) -> bool:
+        return trust_key(path) in known
+
+    folder = next(iter(contents)).parent
+    now = find_workspace(folder, recorded)
+    after = find_workspace(folder, lambda path: recorded(path) or trust_key(path) in fresh)
+    files = [each.path for each in workspace_files(now)]
+    return [file for file in files if recorded(file)] if after != now else []
 
 
 def _known(record: Path) -> dict[str, str]:

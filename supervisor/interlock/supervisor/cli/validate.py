@@ -19,7 +19,7 @@ from interlock.supervisor.config import Problem, load
 from interlock.supervisor.config.present import absent
 from interlock.supervisor.config.read import check_file
 from interlock.supervisor.config.toolnotes import tool_problems
-from interlock.supervisor.config.workspace import LOCAL_FILE, candidates
+from interlock.supervisor.config.workspace import LOCAL_FILE, places
 
 UNTRUSTED: Final = "untrusted"
 """Code of what is said of the entries of a file that may not act."""
@@ -58,7 +58,7 @@ def validate(file: Path | None, as_json: bool) -> int:
 
 def _files() -> tuple[bool, str]:
     """Whether any file counts here, and the names of all that would."""
-    paths = [each.path for each in candidates(Path.cwd(), None, os.environ)]
+    paths = [each.path for each in places(Path.cwd(), None, os.environ).counting]
     return any(os.path.lexists(path) for path in paths), ", ".join(map(str, paths))
 
 
@@ -79,7 +79,7 @@ def _problems(file: Path | None) -> tuple[Problem, ...]:
     if file is None:
         here = Path.cwd()
         found = load(home, here, None, os.environ)
-        untrusted = tuple(each for each in found.problems if each.code == "untrusted")
+        untrusted = tuple(each for each in found.problems if each.code in (UNTRUSTED, "gone"))
         trusted = load(home, here, None, os.environ, trust_all=True)
         return (
             *trusted.problems,

@@ -31,12 +31,15 @@ def keep_entries(
     layers: Iterable[LayerFile],
     settings: Settings,
     problems: list[Problem],
+    *,
+    incomplete: bool = False,
 ) -> tuple[Settings, list[Problem]]:
     """Return settings in which an entry that has a mistake now is the one that was in force before.
 
     So does all of a section that is no table now. An entry comes back only if every file that had a
     part in it still is in force: what lost its trust must not go on through a mistake elsewhere.
-    The problems of kept entries say so. Of policy, what forbids stays until a mistake is mended.
+    The problems of kept entries say so. Of policy, what forbids stays until a mistake is mended,
+    and while nobody knows what a file forbids (`incomplete`).
     """
     lost = merged.lost()
     wrong = {problem.entry for problem in problems if problem.severity == "error"}
@@ -62,9 +65,10 @@ def keep_entries(
         return entries
 
     before = previous.settings
+    unread = incomplete or any(map(policy_is_unread, problems))
     settings = msgspec.structs.replace(
         settings,
-        policy=_policy(before.policy, settings.policy, problems),
+        policy=_stricter(before.policy, settings.policy) if unread else settings.policy,
         mcp_servers=section("mcp_servers", before.mcp_servers, settings.mcp_servers),
         cli_tools=section("cli_tools", before.cli_tools, settings.cli_tools),
         agents=section("agents", before.agents, settings.agents),
@@ -72,10 +76,8 @@ def keep_entries(
     return settings, [_told(problem, kept) for problem in problems]
 
 
-def _policy(old: PolicySettings, new: PolicySettings, problems: list[Problem]) -> PolicySettings:
-    """Return the new policy; while it cannot be read as a whole, with what forbade before."""
-    if not any(map(policy_is_unread, problems)):
-        return new
+def _stricter(old: PolicySettings, new: PolicySettings) -> PolicySettings:
+    """Return the new policy with what forbade before."""
     careful = (rule for rule in old.rules if rule.tier in CAREFUL)
     return msgspec.structs.replace(
         new,

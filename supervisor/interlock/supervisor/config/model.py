@@ -104,7 +104,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     unknown. `entry` is the worker whose entry has it, empty if none; after an error it
     does not run, or as its entry was before. Codes:
     unreadable, encoding, syntax, too_large, wrong_type, wrong_value, missing_key, unknown_key,
-    unknown_agent, duplicate_key, comments, shadowed, not_configured, untrusted, trust_file.
+    unknown_agent, duplicate_key, comments, shadowed, not_configured, untrusted, gone,
+    trust_file.
     """
 
     file: str
@@ -139,19 +140,24 @@ class LayerFile(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     digest: str
     """SHA-256 of the bytes, hex; what trust is recorded for."""
+    key: str = ""
+    """Its name in the record of trust; empty for what needs no trust."""
     tables: dict[str, Any]
     lines: dict[tuple[str, ...], int] = {}
     """Line of each key path, as far as known."""
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of one reading. `files` are all candidates, also those that do not exist yet."""
+    """Result of one reading. `files` are all that a change of matters, also those that do not
+    exist."""
 
     settings: Settings
     problems: tuple[Problem, ...] = ()
     files: tuple[Path, ...] = ()
     layers: tuple[LayerFile, ...] = ()
     """What is in force, weakest first; the next reading falls back on it file by file."""
+    trusted: dict[str, str] = {}
+    """The record of trust that was read: it counts on if it is damaged or gone later."""
 
 
 def worker_name(section: str, name: str) -> str:
