@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import aclosing
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bus_peer import ECHO, WORKER, Peer
 
 from interlock.bus import AsyncClient, Client, UsageError, afeeds, connect, feeds
 from interlock.bus import messages as m
+from interlock.bus.codec import decode_data_up
+from interlock.bus.errors import ConnectionLostError
 from interlock.bus.events import WorkerReady
 
 READY = WorkerReady(name=WORKER, generation=1)
@@ -186,3 +192,83 @@ def test_a_person_is_asked_in_a_loop(peer: Peer, awaited: bool) -> None:
     resolves = [each for each in peer.requests if isinstance(each, m.Resolve)]
     assert [each.approval for each in resolves] == ["tell", "yes", "park"]
     assert resolves[-1].patience == 7
+
+
+FORGETFUL = """
+import asyncio, gc, sys
+from interlock.bus import AsyncClient, connect
+async def forget():
+    line = AsyncClient.connect(sys.argv[1])
+    await (await line.__aenter__()).status()
+for _ in range(3):
+    connect(sys.argv[1]).call("mcp:test/echo")
+    asyncio.run(forget())
+gc.collect()
+"""
+
+
+def test_a_forgotten_client_ends_with_the_collection_of_garbage(peer: Peer) -> None:
+    """The collector waited for sockets that it would have closed itself a moment later."""
+    command = [sys.executable, "-c", FORGETFUL, str(peer.home.path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_request_to_a_supervisor_that_was_replaced_ends_at_once(peer: Peer) -> None:
+    """Events go on with the next one; a request would wait for it in vain."""
+
+    async def test() -> None:
+        async with AsyncClient.connect(peer.home.path) as bus, aclosing(bus.events()) as events:
+            await anext(events)
+            peer.mute = {m.TurnsGet}
+            asked = asyncio.create_task(bus.turns())
+            await asyncio.sleep(0)
+            await bus.status()  # it is behind the other one
+            assert any(isinstance(one, m.TurnsGet) for one in peer.requests)
+            await asyncio.to_thread(peer.do, peer.restart)
+            assert (await anext(events))["topic"] == "snapshot"
+            with pytest.raises(ConnectionLostError):
+                async with asyncio.timeout(5):
+                    await asked
+
+    asyncio.run(test())
+
+
+class Delayed:
+    """Keeps the messages to the worker back, until `opens` tickets are presented."""
+
+    def __init__(self, peer: Peer, opens: int) -> None:
+        self._peer, self._opens = peer, opens
+        self._real = peer._on_data
+        self._held: list[list[bytes]] = []
+        peer._on_data = self._take  # type: ignore[method-assign]
+
+    def _take(self, frames: list[bytes]) -> None:
+        self._held.append(frames)
+        self._opens -= isinstance(decode_data_up(frames[1]), m.Open)
+        if not self._opens:
+            self._peer._on_data = self._real  # type: ignore[method-assign]
+            for one in self._held:
+                self._real(one)
+
+
+def test_a_refusal_that_comes_late_is_not_the_next_tickets(peer: Peer) -> None:
+    with connect(peer.home.path) as bus:
+        assert bus.call(ECHO).ok
+        Delayed(peer, 2)
+        peer.life = 0.3
+        assert bus.call("mcp:test/broken", timeout=0.5).outcome == "timeout"
+        peer.life = 60.0
+        assert bus.call("mcp:test/progress", timeout=20).ok
+
+
+@pytest.mark.parametrize("wrong", [-1, 0, float("nan"), "5"])
+def test_times_that_are_none_are_refused_before_anything_is_sent(peer: Peer, wrong: Any) -> None:
+    with connect(peer.home.path) as bus:
+        asked = len(peer.requests)
+        for use in (partial(bus.request, m.TurnsGet), partial(bus.resolve, ECHO)):
+            with pytest.raises(UsageError):
+                use(timeout=wrong)
+        with pytest.raises(UsageError):
+            bus.call(ECHO, timeout=wrong)
+        assert len(peer.requests) == asked

@@ -86,6 +86,7 @@ class AsyncClient:
         **fields: Any,
     ) -> Any:
         """Send any request of `interlock.bus.messages` and return the document that answers it."""
+        check_times(timeout)
         return await self._line.document(kind, body, timeout, fields)
 
     async def status(self, name: str = "") -> Document:
@@ -115,6 +116,7 @@ class AsyncClient:
         timeout: float = REQUEST,  # noqa: ASYNC109 - the supervisor must know it too
     ) -> Route:
         """Return where a capability is called, and the ticket for it. See `Client.resolve`."""
+        check_times(timeout)
         reply, body = await self._calls.resolve(
             capability, encode_arguments(arguments), timeout + LAST_ANSWER, patience=timeout
         )

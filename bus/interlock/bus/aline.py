@@ -23,7 +23,7 @@ from interlock.bus.given import encode_request
 from interlock.bus.line import CHECK, find_supervisor, lost_supervisor, supervisor_lives
 from interlock.bus.messages import ApiAnswer, Gone, Reply, Request
 from interlock.bus.results import error_of
-from interlock.bus.socket import FdSocket, open_socket
+from interlock.bus.socket import FdSocket, OwnContext, open_socket
 
 Answer = tuple[ApiAnswer, bytes | None]
 
@@ -34,6 +34,8 @@ class Mailbox:
     def __init__(self) -> None:
         self.answers: deque[Answer] = deque()
         self.news = asyncio.Event()
+        self.lost: InterlockError | None = None
+        """Why no further answer comes."""
 
 
 class AsyncLine:
@@ -46,7 +48,7 @@ class AsyncLine:
         self.dropped = 0
         """Frames that were no answer, or answers that nobody waits for."""
         self.on_gone: Callable[[Gone], None] = lambda message: None
-        self.ctx: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
+        self.ctx: zmq.Context[zmq.Socket[bytes]] = OwnContext(io_threads=1)
         self._answered = False
         self._ids = 0
         self._boxes: dict[int, Mailbox] = {}
@@ -111,6 +113,8 @@ class AsyncLine:
         box = self._boxes[request_id]
         end = asyncio.get_running_loop().time() + limit
         while not box.answers:
+            if box.lost is not None:
+                raise box.lost
             box.news.clear()
             await self._wait(box.news, end)
         return box.answers.popleft()
@@ -163,6 +167,9 @@ class AsyncLine:
             return False
         if info.epoch == self.info.epoch or not supervisor_lives(self.home, info):
             return False
+        for box in self._boxes.values():  # what the last one was asked, nobody answers any more
+            box.lost = self._lost()
+            box.news.set()
         self.info = info
         self._answered = False
         self._api.close()

@@ -98,6 +98,7 @@ class Client:
         the error of an answer that is not ok, and RequestTimeoutError.
         """
         self._check()
+        check_times(timeout)
         return self._line.document(kind, body, timeout, fields)
 
     def status(self, name: str = "") -> Document:
@@ -129,6 +130,7 @@ class Client:
         from interlock.bus.routes import Route
 
         self._check()
+        check_times(timeout)
         reply, body = self._caller.resolve(
             capability, encode_arguments(arguments), timeout + LAST_ANSWER, patience=timeout
         )

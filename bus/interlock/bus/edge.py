@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -25,6 +26,16 @@ OPEN_TICKETS: Final = 64
 OnProgress = Callable[[Progress], None]
 
 
+class _Opening:
+    """A ticket that is being opened."""
+
+    __slots__ = ("answer", "id")
+
+    def __init__(self, ticket_id: str) -> None:
+        self.id = ticket_id
+        self.answer: Opened | Failure | None = None
+
+
 class Edge:
     """One DEALER to one generation. It ends with that generation and is never used for another."""
 
@@ -33,9 +44,8 @@ class Edge:
         self._generation = target.generation
         self._worker = target.worker
         self._tickets: dict[str, str] = {}
-        self._opening = ""
-        """Id of the ticket that is being opened."""
-        self._opened: Opened | Failure | None = None
+        self._openings: deque[_Opening] = deque()
+        """Those without an answer, in the order in which they are answered."""
         self._pending: dict[int, tuple[PendingCall, OnProgress | None]] = {}
         self._ids = 0
         self.ended: str | None = None
@@ -102,18 +112,19 @@ class Edge:
         known = self._tickets.get(token)
         if known is not None:
             return known
-        self._opening, self._opened = peek(token).id, None
+        opening = _Opening(peek(token).id)
         if self._send([encode(Open(ticket=token))], pending):
-            while self._opened is None and self.ended is None:
+            self._openings.append(opening)
+            while opening.answer is None and self.ended is None:
                 if time.monotonic() >= pending.deadline:
                     break
                 self._line.pump(pending.deadline)
-        match self._opened:
+        match opening.answer:
             case Opened():
-                remember(self._tickets, token, self._opening)
-                return self._opening
+                remember(self._tickets, token, opening.id)
+                return opening.id
             case Failure():
-                pending.end(self._opened.code, message=self._opened.message)
+                pending.end(opening.answer.code, message=opening.answer.message)
             case _ if self.ended is not None:
                 pending.end("worker_died", message=self.ended)
             case _:
@@ -152,12 +163,12 @@ class Edge:
         if isinstance(message, Log):
             return
         if isinstance(message, Opened):
-            if message.ticket == self._opening:  # not one that came too late for its own call
-                self._opened = message
+            self._on_opened(message)
             return
         if message.id == 0:
-            if isinstance(message, Failure):
-                self._opened = message
+            # It names no ticket: it is the oldest one's, also if nobody waits for that any more.
+            if isinstance(message, Failure) and self._openings:
+                self._openings.popleft().answer = message
             return
         pending, on_progress = self._pending.get(message.id, (None, None))
         if pending is None:
@@ -167,6 +178,13 @@ class Edge:
             self._try_send(Credit(id=message.id, n=granted))
         if on_progress is not None and isinstance(message, Progress):
             on_progress(message)
+
+    def _on_opened(self, message: Opened) -> None:
+        if all(opening.id != message.ticket for opening in self._openings):
+            return
+        while (opening := self._openings.popleft()).id != message.ticket:
+            pass  # what came before it was lost
+        opening.answer = message
 
 
 def remember(tickets: dict[str, str], token: str, ticket_id: str) -> None:

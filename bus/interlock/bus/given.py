@@ -22,7 +22,9 @@ _to_json = msgspec.json.Encoder().encode
 def check_times(*seconds: float | None) -> None:
     """Raise UsageError for times that no call or turn can have; None stands for the usual one."""
     for time_limit in seconds:
-        if time_limit is not None and not 0 < time_limit <= LONGEST:
+        if time_limit is None:
+            continue
+        if not isinstance(time_limit, int | float) or not 0 < time_limit <= LONGEST:
             raise UsageError(
                 "A time limit is a number of seconds above 0 and at most a billion; "
                 "leave it out for the usual."
@@ -66,7 +68,7 @@ def encode_arguments(arguments: Mapping[str, Any] | None) -> bytes:
     if len(body) > MAX_MESSAGE:
         raise UsageError(f"Arguments have at most {MAX_MESSAGE >> 20} MiB; pass a file's name.")
     # The encoder writes null for them, so that most bodies need no second look.
-    if b"null" in body and not all(map(math.isfinite, _floats(arguments))):
+    if b"null" in body and not all(map(math.isfinite, _floats(msgspec.to_builtins(arguments)))):
         raise UsageError("These arguments hold NaN or an infinite number; JSON has none.")
     return body
 

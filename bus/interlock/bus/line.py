@@ -28,7 +28,7 @@ from interlock.bus.errors import (
 from interlock.bus.given import encode_request
 from interlock.bus.messages import ApiAnswer, Gone, Reply, Request
 from interlock.bus.results import error_of
-from interlock.bus.socket import open_socket
+from interlock.bus.socket import OwnContext, open_socket
 from interlock.bus.wording import spoken
 
 Socket = zmq.Socket[bytes]
@@ -130,7 +130,7 @@ class Line:
         self._ids = 0
         self._inbox: dict[int, deque[Answer]] = {}
         self._handlers: dict[Socket, Handler] = {}
-        self._ctx: zmq.Context[Socket] = zmq.Context(io_threads=1)
+        self._ctx: zmq.Context[Socket] = OwnContext(io_threads=1)
         self._poller = zmq.Poller()
         self._api = self.connect(zmq.DEALER, self.info.api, self._on_api, immediate=1)
 

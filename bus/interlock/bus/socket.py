@@ -24,6 +24,28 @@ HANDSHAKE_MS: Final = 5000
 """How long a peer may take to introduce itself."""
 
 
+class OwnContext(zmq.Context[zmq.Socket[bytes]]):
+    """A context whose end never waits for a socket, also when both are merely forgotten.
+
+    The collector of garbage ends a context by waiting until its sockets are closed, and may well
+    do so before it closes them, in the same thread: that would last for ever.
+    """
+
+    _opened: tuple[zmq.Socket[bytes], ...] = ()
+
+    def socket(self, *arguments: Any, **options: Any) -> zmq.Socket[bytes]:
+        """Open a socket, which is closed with its context at the latest."""
+        made: zmq.Socket[bytes] = super().socket(*arguments, **options)
+        self._opened = (*(one for one in self._opened if not one.closed), made)
+        return made
+
+    def __del__(self) -> None:
+        """Close what is open, then end."""
+        for one in self._opened:
+            one.close(0)
+        super().__del__()
+
+
 def open_socket(
     ctx: zmq.Context[zmq.Socket[bytes]], kind: int, **options: int | bytes
 ) -> zmq.Socket[bytes]:
