@@ -128,15 +128,15 @@ def test_only_a_ticket_of_this_caller_target_generation_and_name_opens_anything(
     echo, other = interlock.client.resolve("mcp:x/echo"), interlock.client.resolve("mcp:y/echo")
     place, before = interlock.mark(), interlock.worker("mcp:x")["calls"]
     caller = Caller(sockets, echo)
-    assert refused(caller.call(), "wrong caller")  # nothing presented yet
+    assert refused(caller.call(), "not open")  # nothing presented yet
     assert refused(caller.open(altered(echo)), "forged")
     assert refused(caller.open(altered(echo, expires=4e9)), "forged")
     assert refused(caller.open(echo.target.ticket[:-2]), "forged")
     assert refused(caller.open(other.target.ticket), "forged")  # signed with y's own key
-    assert refused(caller.call(), "wrong caller")
+    assert refused(caller.call(), "forged")
     assert isinstance(caller.open(), m.Opened)
     assert refused(caller.call(name="env"), "wrong name")
-    assert refused(caller.call(ticket="made-up"), "wrong caller")
+    assert refused(caller.call(ticket="made-up"), "not open")
     assert caller.call(generation=9).code == "unavailable"
     assert isinstance(caller.call(), m.Result)
     with Client(interlock.home.path) as stranger:

@@ -437,9 +437,9 @@ def test_connections_without_a_valid_ticket_are_forgotten(tmp_path: Path) -> Non
     async def test(rig: Rig) -> None:
         edge = rig.edge()
         await edge.call("echo", b"{}", 5)
-        rig.server._forget_connections(rig.server.time())
+        rig.server._callers.forget(rig.server.time())
         assert rig.server.edges == 1
-        rig.server._forget_connections(rig.server.time() + 40)
+        rig.server._callers.forget(rig.server.time() + 40)
         assert rig.server.edges == 0
         assert (await edge.call("echo", b"{}", 5)).outcome == "denied"
         edge.renew(rig.target())

@@ -154,7 +154,7 @@ class AsyncCaller:
                 self._end_generation(worker, generation, RESTARTED)
             self._edges[key] = (DataEdge(self._line.ctx, route.target), {})
         edge, opened = self._edges[key]
-        if token not in opened:
+        if token not in opened or edge.is_refused(opened[token]):
             remember(opened, token, edge.open(token))
         return edge, opened[token]
 

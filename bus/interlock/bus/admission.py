@@ -107,7 +107,7 @@ class Admission:
         """
         ticket = holder.tickets.get(call.ticket)
         if ticket is None:
-            raise TicketError("wrong_caller")
+            raise TicketError("not_open")
         if ticket.revoked:
             raise TicketError("revoked")
         if ticket.expires <= now:

@@ -38,6 +38,8 @@ MAX_WAITING: Final = 1024
 """Messages that wait for that connection."""
 MAX_WAITING_BYTES: Final = 16 << 20
 """Bytes that wait for that connection."""
+REFUSED: Final = 64
+"""Tickets that wait for an answer, and refused ones, that are remembered."""
 _CREDIT_AT: Final = CHUNK_WINDOW // 2
 """Chunks after which credit is granted: half a window, so that the sender never runs dry."""
 
@@ -131,6 +133,8 @@ class DataEdge:
         self._waiting_bytes = 0
         self._connected = False
         self._unheard = 0
+        self._opening: deque[str] = deque(maxlen=REFUSED)
+        self._refused: deque[str] = deque(maxlen=REFUSED)
         self._ended = ""
         self._timer: asyncio.TimerHandle | None = None
         # Nothing is queued for a target that is not there: it might be the next generation.
@@ -154,6 +158,9 @@ class DataEdge:
         ticket_id = peek(ticket).id
         if self._ended:
             return ticket_id
+        while ticket_id in self._refused:
+            self._refused.remove(ticket_id)
+        self._opening.append(ticket_id)
         frames = [encode(Open(ticket=ticket))]
         if not self._waiting and self._socket.send(frames):
             self._connected = True
@@ -161,6 +168,13 @@ class DataEdge:
         else:
             self._wait(0, frames)
         return ticket_id
+
+    def is_refused(self, ticket: str) -> bool:
+        """Whether the target did not open the ticket with that id; it may do if it is asked again.
+
+        Where it had too many callers, for example, it may have room by now.
+        """
+        return ticket in self._refused
 
     def renew(self, target: Target) -> None:
         """Use the ticket of `target`, the same generation, from now on.
@@ -306,7 +320,11 @@ class DataEdge:
         elif isinstance(message, Log):
             if self._on_log is not None:
                 self._on_log(message)
-        elif not isinstance(message, Opened):
+        elif isinstance(message, Opened):
+            if message.ticket in self._opening:  # a target may say it again
+                while self._opening.popleft() != message.ticket:
+                    pass
+        else:
             self._answer(message, body)
 
     def _answer(self, message: Chunk | Progress | Failure, body: bytes) -> None:
@@ -314,6 +332,8 @@ class DataEdge:
         if call is None:
             if message.id == 0 and isinstance(message, Failure):
                 self.refused = message.message
+                if self._opening:  # a target answers in order
+                    self._refused.append(self._opening.popleft())
             else:
                 self.late += 1
         elif isinstance(message, Failure):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Final, Literal
 
 import zmq
 
-from interlock.bus.admission import MEMORY, Admission, Holder
+from interlock.bus.admission import MEMORY, Admission
+from interlock.bus.callers import Callers, Connection
 from interlock.bus.codec import Encoding, decode_data_up, encode, encoding_of, writable
 from interlock.bus.errors import InterlockError, MalformedError, OverloadedError, TicketError
 from interlock.bus.listening import Listening
@@ -30,9 +32,8 @@ from interlock.bus.messages import (
 from interlock.bus.pace import Pace
 from interlock.bus.socket import FdSocket, open_socket
 from interlock.bus.streams import Outbox, ResultStream, WholeAnswer
+from interlock.bus.tickets import peek
 
-MAX_CONNECTIONS: Final = 1024
-"""Connections with a valid ticket at the same time."""
 MAX_IN_FLIGHT: Final = 1024
 """Calls in flight of one connection."""
 MAX_HELD: Final = 4 * MAX_MESSAGE
@@ -45,18 +46,6 @@ MAX_LEFT_MS: Final = 24 * 3600 * 1000
 """Remaining time beyond this counts as this."""
 SWEEP: Final = 5.0
 """Seconds between two looks for what has expired."""
-
-
-class _Connection:
-    """What a peer has presented and asked for."""
-
-    __slots__ = ("calls", "encoding", "holder", "identity")
-
-    def __init__(self, identity: bytes, encoding: Encoding, holder: Holder) -> None:
-        self.identity = identity
-        self.encoding: Encoding = encoding
-        self.holder = holder
-        self.calls: dict[int, IncomingCall] = {}
 
 
 class IncomingCall:
@@ -86,7 +75,7 @@ class IncomingCall:
     def __init__(
         self,
         server: DataServer,
-        connection: _Connection,
+        connection: Connection,
         call: Call,
         arguments: bytes,
         turn: str,
@@ -224,7 +213,6 @@ class DataServer:
         self._handler = handler
         self._clock = clock
         self._admission = Admission(key, worker, generation)
-        self._connections: dict[bytes, _Connection] = {}
         sock = open_socket(ctx, zmq.ROUTER)
         try:
             self._listening = Listening(sock, endpoint, on_full)
@@ -234,22 +222,23 @@ class DataServer:
         self._socket = FdSocket(sock, self._received, on_burst=on_burst, on_unsent=self._unsent)
         self._listening.on_used = self._socket.look
         self._outbox = Outbox(self._socket, self._lost)
+        self._callers = Callers(worker, self._there, lambda: self._outbox.identities)
         self._loop = loop
         self._sweeper: asyncio.TimerHandle | None = None
 
     @property
     def in_flight(self) -> int:
         """Calls that were handed over and not answered yet."""
-        return sum(len(connection.calls) for connection in self._connections.values())
+        return sum(len(connection.calls) for connection in self._callers)
 
     @property
     def edges(self) -> int:
-        """Connections that hold a valid ticket or have a call in flight."""
-        return len(self._connections)
+        """Connections that hold a valid ticket or have a call in flight, some of them gone."""
+        return len(self._callers)
 
     def revoke(self, revoke: Revoke) -> None:
         """Void tickets, opened or not; calls that already run go on."""
-        holders = [connection.holder for connection in self._connections.values()]
+        holders = [connection.holder for connection in self._callers]
         self._admission.revoke(revoke, holders, self.time(), self._clock())
         self._sweep_later()
 
@@ -276,7 +265,7 @@ class DataServer:
         self._listening.close()
         self._socket.close(linger)
 
-    def send(self, connection: _Connection, message: DataDown) -> None:
+    def send(self, connection: Connection, message: DataDown) -> None:
         """Send a message without a body to a caller; lost ones are counted."""
         try:
             header = encode(message, connection.encoding)
@@ -286,7 +275,7 @@ class DataServer:
         if not self._socket.send([connection.identity, header]):
             self.dropped += 1
 
-    def pace(self, connection: _Connection) -> Pace[Progress]:
+    def pace(self, connection: Connection) -> Pace[Progress]:
         """Return what slows the progress of one call down to what a caller can take."""
 
         def send(news: Progress) -> None:
@@ -294,11 +283,11 @@ class DataServer:
 
         return Pace(self._loop, send)
 
-    def send_failure(self, connection: _Connection, failure: Failure) -> None:
+    def send_failure(self, connection: Connection, failure: Failure) -> None:
         """Send how a call ended, as soon as its caller can take it."""
         self._answer(connection.identity, connection.encoding, failure)
 
-    def send_result(self, connection: _Connection, result: Result, body: bytes) -> None:
+    def send_result(self, connection: Connection, result: Result, body: bytes) -> None:
         """Send a result, in chunks if it is large, as soon as its caller can take it."""
         if len(body) > CHUNK:
             identity, encoding = connection.identity, connection.encoding
@@ -330,39 +319,40 @@ class DataServer:
             self._outbox.grant(frames[0], message.id, message.n)
 
     def _open(self, identity: bytes, encoding: Encoding, message: Open) -> None:
-        connection = self._connections.get(identity)
+        connection = self._callers.get(identity)
         now = self.time()
         try:
             caller = None if connection is None else connection.holder.caller
             ticket = self._admission.verify(message.ticket, caller, now, self._clock())
             if connection is None:
-                connection = self._connect(identity, encoding, ticket.claims.caller)
+                connection = self._callers.add(identity, encoding, ticket.claims.caller, now)
+                self._sweep_later()
             self._admission.hold(connection.holder, ticket, now)
         except InterlockError as error:
+            with contextlib.suppress(TicketError):  # what is no ticket at all, no call can name
+                self._callers.refuse(identity, peek(message.ticket).id, error)
             self._refuse(identity, encoding, 0, error.code, error.message)
         else:
             self.send(connection, Opened(ticket=ticket.claims.id))
 
-    def _connect(self, identity: bytes, encoding: Encoding, caller: str) -> _Connection:
-        if len(self._connections) >= MAX_CONNECTIONS:
-            self._forget_connections(self.time())
-            if len(self._connections) >= MAX_CONNECTIONS:
-                raise OverloadedError(f"{self._worker} has too many callers; try again later.")
-        connection = _Connection(identity, encoding, Holder(caller))
-        self._connections[identity] = connection
-        self._sweep_later()
-        return connection
+    def _there(self, connection: Connection) -> bool:
+        """Whether a caller is still connected; it hears once more of a ticket that it opened."""
+        ticket = next(iter(connection.holder.tickets), "")
+        sent = self._socket.send(
+            [connection.identity, encode(Opened(ticket=ticket), connection.encoding)]
+        )
+        return sent or not self._socket.unreachable
 
     def _call(self, frames: list[bytes], call: Call) -> None:
         if call.left_ms <= 0:
             self.dropped += 1
             return
         identity = frames[0]
-        connection = self._connections.get(identity)
+        connection = self._callers.get(identity)
         now = self.time()
         try:
-            if connection is None:
-                raise TicketError("wrong_caller")
+            if connection is None or call.ticket not in connection.holder.tickets:
+                raise self._callers.why_not(identity, call.ticket)
             self._check(connection, call, len(frames))
             ticket = self._admission.admit(connection.holder, call, frames[2], now)
         except InterlockError as error:
@@ -372,10 +362,11 @@ class DataServer:
             self._refuse(identity, encoding, call.id, code, error.message)
             return
         incoming = IncomingCall(self, connection, call, frames[2], ticket.claims.turn, now)
+        connection.used = now
         connection.calls[call.id] = incoming
         self._handler(incoming)
 
-    def _check(self, connection: _Connection, call: Call, frames: int) -> None:
+    def _check(self, connection: Connection, call: Call, frames: int) -> None:
         if call.generation != self._generation:
             raise InterlockError(
                 f"This is generation {self._generation} of {self._worker}, not {call.generation}.",
@@ -392,7 +383,7 @@ class DataServer:
             raise OverloadedError("Too many large results wait to be taken; take them first.")
 
     def _cancel(self, identity: bytes, call_id: int) -> None:
-        connection = self._connections.get(identity)
+        connection = self._callers.get(identity)
         if connection is None:
             return
         self._outbox.cancel(identity, call_id)
@@ -435,13 +426,6 @@ class DataServer:
         self._outbox.drop_stalled(now)
         self._admission.forget(now)
         # Expired tickets stay known for a while, so that their use is called what it is.
-        self._forget_connections(now - MEMORY)
-        if self._connections or self._admission.remembers:
+        self._callers.forget(now - MEMORY)
+        if self._callers or self._admission.remembers:
             self._sweep_later()
-
-    def _forget_connections(self, before: float) -> None:
-        receiving = self._outbox.identities
-        for identity, connection in list(self._connections.items()):
-            held = connection.holder.forget_expired(before)
-            if not held and not connection.calls and identity not in receiving:
-                del self._connections[identity]

@@ -108,7 +108,7 @@ class TicketError(InterlockError):
     """A ticket does not permit the call; `code` is `denied` for all reasons, `reason` says which.
 
     Reasons: malformed, forged, expired, revoked, wrong_target, wrong_generation, wrong_caller,
-    wrong_name, wrong_arguments, used.
+    wrong_name, wrong_arguments, used, not_open.
     """
 
     code = "denied"

@@ -357,7 +357,7 @@ DataUp = Open | Call | Cancel | Credit
 
 
 class Opened(Message, frozen=True, kw_only=True, tag="opened"):
-    """The ticket with that id is accepted on this connection."""
+    """The ticket with that id is accepted on this connection; may be said more than once."""
 
     ticket: str
 

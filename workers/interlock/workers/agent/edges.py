@@ -112,7 +112,7 @@ class TurnTickets:
         held = self._held.get(worker)
         if held is None or (edge := self._pool.edge(held.target)) is None:
             return None
-        if not held.ticket:
+        if not held.ticket or edge.is_refused(held.ticket):
             held.ticket = edge.open(held.target.ticket)
         if worker not in self._kept:
             self._kept[worker] = self._keepers.create_task(self._keep(worker))
