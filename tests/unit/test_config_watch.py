@@ -6,7 +6,10 @@ import asyncio
 import os
 from pathlib import Path
 
+import pytest
+
 from interlock.supervisor.config import changes
+from interlock.supervisor.config.watch import LESS, Print, lost_much
 
 
 def test_files_that_appear_change_and_are_replaced(tmp_path: Path) -> None:
@@ -61,5 +64,53 @@ def test_a_folder_whose_name_is_no_text_is_looked_at_all_the_same(tmp_path: Path
         async with asyncio.timeout(10):
             await anext(seen)
         await seen.aclose()
+
+    asyncio.run(follow())
+
+
+def sized(**sizes: int) -> dict[Path, Print]:
+    return {
+        Path(name): Print(written=1, size=size, inode=1, changed=1) for name, size in sizes.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "much"),
+    [
+        (sized(a=100), sized(a=101), False),
+        (sized(a=100), sized(a=50), False),
+        (sized(a=100), sized(a=49), True),
+        (sized(a=100), sized(a=0), True),
+        (sized(a=100, b=1), sized(a=100), True),
+        (sized(a=0), sized(a=0), False),
+        (sized(), sized(a=0), False),
+    ],
+)
+def test_what_counts_as_having_lost_much(
+    before: dict[Path, Print], now: dict[Path, Print], much: bool
+) -> None:
+    assert lost_much(before, now) is much
+
+
+def test_a_file_that_is_written_anew_is_told_of_when_it_is_whole(tmp_path: Path) -> None:
+    """What it says while it is empty would end every server and take away every rule."""
+    file = tmp_path / "interlock.toml"
+    file.write_text("a = 1\n" * 100)
+
+    async def follow() -> None:
+        loop, told = asyncio.get_running_loop(), asyncio.Queue[int]()
+
+        async def watch() -> None:
+            async for _ in changes(lambda: (file,)):
+                told.put_nowait(file.stat().st_size)
+
+        watching = loop.create_task(watch())
+        assert await told.get() == 600
+        file.write_text("")
+        loop.call_later(LESS * 0.6, file.write_text, "b = 1\n" * 100)
+        async with asyncio.timeout(LESS * 4):
+            assert await told.get() == 600
+        assert file.read_text().startswith("b") and told.empty()
+        watching.cancel()
 
     asyncio.run(follow())

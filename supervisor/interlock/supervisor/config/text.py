@@ -7,6 +7,7 @@ import json
 import os
 import re
 import stat
+import time
 import tomllib
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -15,6 +16,10 @@ from interlock.bus.errors import ConfigError
 
 MAX_FILE: Final = 1 << 20
 """Bytes of one configuration file."""
+TRIES: Final = 20
+"""Readings of a file that is being written."""
+PAUSE: Final = 0.02
+"""Seconds between them."""
 
 MAX_DEPTH: Final = 32
 """Tables and lists inside each other; what comes later walks them one call a level."""
@@ -52,26 +57,40 @@ class BadFileError(ConfigError):
 def read_bytes(path: Path) -> bytes | None:
     """Return what the file holds, None if there is none.
 
-    Never waits: a pipe or device in place of a file is refused. Raises BadFileError.
+    Never waits for long: a pipe or device in place of a file is refused, and a file that changes
+    while it is read is read again a few times. Raises BadFileError.
     """
+    for _ in range(TRIES):
+        whole, data = _read(path)
+        if whole:
+            return data
+        time.sleep(PAUSE)
+    raise BadFileError("unreadable", "the file is being written all the time")
+
+
+def _read(path: Path) -> tuple[bool, bytes | None]:
+    """Return whether the file stayed as it is while it was read, and what it holds."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
-        return None
+        return True, None
     except (OSError, ValueError) as error:
         raise BadFileError("unreadable", f"the file cannot be opened: {_why(error)}") from error
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        before = os.fstat(descriptor)
+        if not stat.S_ISREG(before.st_mode):
             raise BadFileError("unreadable", "this is not a regular file")
         with open(descriptor, "rb", closefd=False) as file:
             data = file.read(MAX_FILE + 1)
+        after = os.fstat(descriptor)
     except OSError as error:
         raise BadFileError("unreadable", f"the file cannot be read: {_why(error)}") from error
     finally:
         os.close(descriptor)
     if len(data) > MAX_FILE:
         raise BadFileError("too_large", "the file is larger than 1 MiB")
-    return data
+    whole = (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size)
+    return whole, data
 
 
 def decode(data: bytes) -> str:

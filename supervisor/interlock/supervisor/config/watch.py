@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 LOOK: Final = 1.0
 """Seconds between two looks at the files where the system reports nothing."""
 SETTLE: Final = 0.15
 """Seconds without a further change after which a change is taken as complete."""
-VANISHED: Final = 0.6
-"""Seconds that a file may be missing while an editor replaces it."""
+LESS: Final = 1.5
+"""The same where a file is gone or has lost much: perhaps it is only being written again, and
+what it says in between would end servers and take rules away."""
+RESTLESS: Final = 30.0
+"""Seconds of changes without a pause after which the files are read all the same."""
 
-_Print = tuple[int, int, int, int]
+
+class Print(NamedTuple):
+    """What tells the present content of a file from another."""
+
+    written: int
+    size: int
+    inode: int
+    changed: int
 
 
 async def changes(files: Callable[[], Iterable[Path]]) -> AsyncGenerator[None, None]:
@@ -66,28 +76,35 @@ async def _stirrings(folders: tuple[Path, ...]) -> AsyncGenerator[None, None]:
 
 
 async def _settled(
-    files: Callable[[], Iterable[Path]], seen: dict[Path, _Print], now: dict[Path, _Print]
-) -> dict[Path, _Print]:
+    files: Callable[[], Iterable[Path]], seen: dict[Path, Print], now: dict[Path, Print]
+) -> dict[Path, Print]:
     """Wait until the files stay as they are, bounded; return how they are then."""
-    waited = 0.0
-    while waited < VANISHED:
+    loop = asyncio.get_running_loop()
+    began = changed = loop.time()
+    while loop.time() - began < RESTLESS:
         await asyncio.sleep(SETTLE)
-        waited += SETTLE
         before, now = now, _prints(files())
-        if before == now and seen.keys() <= now.keys():
+        if before != now:
+            changed = loop.time()
+        elif loop.time() - changed >= (LESS if lost_much(seen, now) else SETTLE):
             break
     return now
 
 
-def _prints(files: Iterable[Path]) -> dict[Path, _Print]:
-    """Return what tells the present content of each existing file from another."""
-    found: dict[Path, _Print] = {}
+def lost_much(before: Mapping[Path, Print], now: Mapping[Path, Print]) -> bool:
+    """Tell whether a file is gone, is empty or holds less than half of what it held."""
+    return any(file not in now or now[file].size * 2 < seen.size for file, seen in before.items())
+
+
+def _prints(files: Iterable[Path]) -> dict[Path, Print]:
+    """Return the print of each file that is there."""
+    found: dict[Path, Print] = {}
     for file in files:
         try:
             info = os.stat(file)
         except (OSError, ValueError):
             continue
-        found[file] = (info.st_mtime_ns, info.st_size, info.st_ino, info.st_ctime_ns)
+        found[file] = Print(info.st_mtime_ns, info.st_size, info.st_ino, info.st_ctime_ns)
     return found
 
 
