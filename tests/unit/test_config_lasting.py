@@ -62,6 +62,13 @@ def folder_exchanged_for_a_link(place: Below) -> None:
     place.workspace.symlink_to(evil)
 
 
+def folder_exchanged_for_an_empty_one(place: Below) -> None:
+    folder_deleted(place)
+    evil = place.workspace.with_name("evil")
+    (evil / "a" / "b").mkdir(parents=True)
+    place.workspace.symlink_to(evil)
+
+
 def changed(place: Below) -> None:
     place.own.write_text("")
 
@@ -98,6 +105,7 @@ HARM = [
     deleted,
     folder_deleted,
     folder_exchanged_for_a_link,
+    folder_exchanged_for_an_empty_one,
     changed,
     broken,
     linked_to_the_users_file,
