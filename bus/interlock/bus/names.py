@@ -231,7 +231,16 @@ def fold(text: str) -> str:
 
 def matches(pattern: str, name: CapabilityName) -> bool:
     """Tell whether a pattern such as `mcp:git/*` names the capability exactly; for grants."""
-    return fnmatchcase(str(name), pattern) or pattern == wire_name(name)
+    return fnmatchcase(str(name), with_brackets(pattern)) or pattern == wire_name(name)
+
+
+def with_brackets(pattern: str) -> str:
+    """A pattern for `fnmatch` in which `[` is a character: only `*` and `?` stand for others.
+
+    >>> fnmatchcase("file[1].txt", with_brackets("file[1].*"))
+    True
+    """
+    return pattern.replace("[", "[[]")
 
 
 def matches_folded(pattern: str, name: CapabilityName) -> bool:
@@ -258,7 +267,7 @@ def matches_folded(pattern: str, name: CapabilityName) -> bool:
         if _bare(text, name):
             return True
     source, slash, tool = rest.partition("/")
-    if not (colon or slash) or not fnmatchcase(name.kind, kind.strip().casefold()):
+    if not (colon or slash) or not fnmatchcase(name.kind, with_brackets(kind.strip().casefold())):
         return False
     if not fnmatchcase(fold(name.source), _fold_pattern(source)):
         return False
@@ -375,7 +384,7 @@ def _fold_pattern(pattern: str) -> str:
     """Fold what stands between the wildcards of a pattern."""
     parts = re.split(r"([*?])", unquote_to_bytes(pattern).decode(errors="replace"))
     return "".join(
-        part if part in ("*", "?") else fold(part).replace("[", "[[]") for part in parts if part
+        part if part in ("*", "?") else with_brackets(fold(part)) for part in parts if part
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
@@ -13,7 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from interlock.bus.names import fold
+from interlock.bus.names import fold, with_brackets
+from interlock.supervisor.policy.addresses import is_address, meanings, unescaped, without_detours
 
 MOST: Final = 2_000
 """Values and keys that are looked at for one rule; the rules of a call with more are not decided.
@@ -24,7 +24,9 @@ MARKS: Final = 30
 """Combining marks in a row, from which on comparing spellings takes quadratic time."""
 PATTERNS: Final = 4_096
 """Patterns that are kept in their compiled form."""
-_FILE: Final = "file://"
+ESCAPES: Final = 20_000
+"""Escapes (`%41`) in the addresses of one call that are read; with more its rules are not decided.
+"""
 _NUMBER: Final = re.compile(r"[+-]?(?:\d{1,40}\.?\d{0,40}|\.\d{1,40})(?:e[+-]?\d{1,2})?", re.ASCII)
 
 
@@ -40,15 +42,17 @@ class Values:
         self._found: dict[tuple[str, bool], tuple[str, ...] | None] = {}
         self._spellings: dict[str, frozenset[str]] = {}
         self._folded: dict[str, str] = {}
+        self._unescaped: dict[str, str] = {}
+        self._escapes = ESCAPES
 
     def may_fit(self, argument: str, pattern: str) -> bool:
         """Whether one value may fit, in any spelling of the argument's name or of the value.
 
-        Upper case, `..`, `//` and `file://` in paths, 22.0 for 22 are spellings. Raises
-        UndecidedError.
+        Upper case, `..` and `//` in paths, `file:`, escapes, user and usual port in addresses, 22.0
+        for 22 are spellings. Raises UndecidedError.
         """
         texts = self._texts(argument, careful=True)
-        means = [_compiled(each) for each in {pattern, _plain(pattern)}]
+        means = [_compiled(each) for each in _patterns(pattern)]
         number = _number(pattern)
         for text in texts:
             spellings = self._spelled(text)
@@ -67,7 +71,8 @@ class Values:
             return False
         match = _compiled(pattern)
         return all(
-            match(text) and match(_path(text)) for text in self._texts(argument, careful=True)
+            match(text) and all(match(without_detours(each)) for each in self._read(text))
+            for text in self._texts(argument, careful=True)
         )
 
     def _texts(self, argument: str, *, careful: bool) -> tuple[str, ...]:
@@ -94,12 +99,31 @@ class Values:
     def _spelled(self, text: str) -> frozenset[str]:
         found = self._spellings.get(text)
         if found is None:
-            each = (text, _plain(_comparable(text)))
-            spellings = {spelt for one in each for spelt in (one, one.strip(), _path(one))}
+            read = self._read(text)
+            each = {*read, *(_plain(_comparable(one)) for one in read)}
+            spellings = {
+                spelt
+                for one in each
+                for spelt in (one, one.strip(), without_detours(one), *meanings(one))
+            }
             number = _number(text)
             found = frozenset(spellings if number is None else {*spellings, number})
             self._spellings[text] = found
         return found
+
+    def _read(self, text: str) -> tuple[str, ...]:
+        """The text, and what it is without its escapes if it is an address.
+
+        Raises UndecidedError where these are too many: to read them takes microseconds each.
+        """
+        if "%" not in text or not is_address(text):
+            return (text,)
+        if text not in self._unescaped:
+            self._escapes -= text.count("%")
+            if self._escapes < 0:
+                raise UndecidedError
+            self._unescaped[text] = unescaped(text)
+        return (text, self._unescaped[text])
 
 
 class _Looking:
@@ -182,7 +206,15 @@ def _comparable(text: str) -> str:
 
 @lru_cache(PATTERNS)
 def _compiled(pattern: str) -> Any:
-    return re.compile(translate(pattern)).match
+    return re.compile(translate(with_brackets(pattern))).match
+
+
+@lru_cache(PATTERNS)
+def _patterns(pattern: str) -> frozenset[str]:
+    """The spellings of a pattern that forbids; one of an address means the address."""
+    plain = _plain(pattern)
+    addresses = meanings(plain) if "?" not in plain else ()
+    return frozenset({pattern, plain, *(one for one in addresses if "://" in one)})
 
 
 def _plain(text: str) -> str:
@@ -200,16 +232,3 @@ def _number(text: str) -> str | None:
         return None
     number = Decimal(text)
     return format(number.normalize() if number else Decimal(0), "f")
-
-
-def _path(text: str) -> str:
-    """A text as a path, or an address, without detours.
-
-    >>> _path("file:///tmp/../etc//passwd"), _path("https://a.example/b/../c")
-    ('/etc/passwd', 'https://a.example/c')
-    """
-    scheme, colon, rest = text.strip().removeprefix(_FILE).replace("\\", "/").partition("://")
-    if colon:
-        return f"{scheme}://{posixpath.normpath(rest)}"
-    path = posixpath.normpath(scheme)
-    return "/" + path.lstrip("/") if path.startswith("//") else path
