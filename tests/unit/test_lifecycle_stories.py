@@ -55,6 +55,24 @@ def test_a_crash_loop_doubles_its_delay_then_fails_then_is_retried() -> None:
     assert delay_of(crash(worker, now + 300.1)) == 0.25
 
 
+def test_a_lack_of_processes_never_makes_a_worker_give_up() -> None:
+    """It is not the worker's fault, and ends as soon as whoever forks so much is gone."""
+    worker = Worker("mcp:git", "mcp", timing=Timing())
+    step(worker, i.Start(now=0.0))
+    now, delays = 0.0, []
+    for _ in range(20):
+        lack = i.SpawnFailed(
+            now=now, generation=worker.generation, code="fork_failed", message="no process"
+        )
+        delays.append(delay_of(step(worker, lack)))
+        assert (worker.state, worker.reason) == (State.BACKOFF, "no process")
+        now += delays[-1]
+        timer(worker, now)
+    assert max(delays) == 30.0
+    up(worker, now)
+    assert delay_of(crash(worker, now + 31.0)) == 0.25
+
+
 def test_ready_for_long_enough_forgets_earlier_failures() -> None:
     worker = Worker("mcp:git", "mcp", timing=Timing())
     step(worker, i.Start(now=0.0))

@@ -140,7 +140,9 @@ def _fail(
     if worker.ready_at is not None and now - worker.ready_at >= timing.backoff_reset:
         worker.attempt = 0
     worker.attempt += 1
-    worker.failures = (*recent(worker.failures, now, timing), now)
+    worker.failures = recent(worker.failures, now, timing)
+    if not isinstance(event, inputs.SpawnFailed):  # that is the machine's fault: it is tried again
+        worker.failures = (*worker.failures, now)
     reason = failure.reason
     if failure.permanent or too_many(worker.failures, timing):
         if not failure.permanent:
