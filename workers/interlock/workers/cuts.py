@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from interlock.workers.kept import keep
+from interlock.workers.looks import Look, fields_of, glance, look, text_of
 
 FIELDS_ROOM: Final = 4096
 """Bytes at most of what a result has besides its content, such as `_meta`."""
@@ -34,25 +35,24 @@ def cut(body: bytes, limit: int, folder: Path, tool: str) -> Cut:
     Reads and writes a file; run it in a thread. Never raises for what is in `body` or for a disk
     that is full: the note then says that the whole is lost.
     """
-    try:
-        document = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, RecursionError):
-        document = None
-    content = document.get("content") if isinstance(document, dict) else None
-    if not isinstance(content, list):
-        document, content = {}, [{"type": "text", "text": body.decode(errors="replace")}]
-    path, problem = keep(*_whole(body, content), folder=folder, tool=tool)
+    found = look(body) or Look([])
+    path, problem = keep(*_whole(body, found), folder=folder, tool=tool)
     room = max(limit - NOTE_ROOM, 0)
-    short, spent = _fields(document, min(FIELDS_ROOM, room // 4))
-    shown, left_out = shorten(content, room - spent)
+    short, spent = _fields(fields_of(body, found), min(FIELDS_ROOM, room // 4))
+    if found.content:
+        shown, whole = shorten(found.content, room - spent)
+    else:
+        # Without a content this is what a caller gets to see of it.
+        left = max(room - spent - TEXT_FRAME, 0)
+        shown, whole = [_text_item(_head(body[:left].decode(errors="replace"), left))], 0
     kept = f"the whole is in {path}" if path else f"the whole could not be kept ({problem})"
-    if left_out:
-        kept = f"{left_out} of {len(content)} items are left out; {kept}"
+    if left_out := found.left_out(whole):
+        kept = f"{left_out} are left out; {kept}"
     note = f"[Cut by Interlock: the result has {len(body)} bytes, the limit is {limit}; {kept}]"
-    short["content"] = [*shown, {"type": "text", "text": note}]
+    short["content"] = [*shown, _text_item(note)]
     if path:
         # An item of its own, so that programs need not take a sentence apart.
-        short["content"].append({"type": "text", "text": str(path)})
+        short["content"].append(_text_item(str(path)))
     return Cut(msgspec.json.encode(short), problem)
 
 
@@ -62,59 +62,49 @@ def whole_of(body: bytes) -> tuple[bytes, str]:
     >>> whole_of(b'{"content": [{"type": "text", "text": "a"}]}')
     (b'a', 'txt')
     """
-    try:
-        document = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, RecursionError):
-        return body, "json"
-    content = document.get("content") if isinstance(document, dict) else None
-    return _whole(body, content if isinstance(content, list) else [])
+    return _whole(body, glance(body) or Look([]))
 
 
-def _whole(body: bytes, content: list[Any]) -> tuple[bytes, str]:
-    text = _text(content[0]) if len(content) == 1 else None
+def _whole(body: bytes, found: Look) -> tuple[bytes, str]:
+    only = len(found.content) == 1 and not found.more
+    text = text_of(found.content[0]) if only else None
     return (body, "json") if text is None else (text.encode(errors="replace"), "txt")
 
 
-def _fields(document: dict[str, Any], room: int) -> tuple[dict[str, Any], int]:
+def _fields(fields: dict[str, msgspec.Raw], room: int) -> tuple[dict[str, Any], int]:
     """Return the small fields beside the content that fit into `room`, and their bytes."""
-    fields: dict[str, Any] = {}
+    kept: dict[str, Any] = {}
     spent = 0
-    for name, value in document.items():
+    for name, value in fields.items():
         if name == "isError":
-            fields[name] = value is not False  # what is no boolean counts as an error
-        elif name not in ("content", "structuredContent"):
-            size = len(msgspec.json.encode({name: value}))
-            if spent + size <= room:
-                fields[name] = value
-                spent += size
-    return fields, spent
+            kept[name] = bytes(value) != b"false"  # what is no boolean counts as an error
+            continue
+        size = len(msgspec.json.encode(name)) + len(value) + 4
+        if spent + size <= room:
+            kept[name] = value
+            spent += size
+    return kept, spent
 
 
-def _text(item: Any) -> str | None:
-    if isinstance(item, dict) and item.get("type") == "text" and isinstance(item.get("text"), str):
-        return str(item["text"])
-    return None
-
-
-def shorten(content: list[Any], room: int) -> tuple[list[Any], int]:
-    """Return the content items that fit into `room` bytes, and how many are left out.
+def shorten(content: list[msgspec.Raw], room: int) -> tuple[list[Any], int]:
+    """Return the content items that fit into `room` bytes, and how many of all these are.
 
     The first text that does not fit is cut, and nothing follows it.
     """
     kept: list[Any] = []
-    left_out = 0
     for item in content:
-        size = len(msgspec.json.encode(item)) + 1
-        text = _text(item)
+        size = len(item) + 1
         if size <= room:
             kept.append(item)
             room -= size
-        elif text is None or room <= TEXT_FRAME:
-            left_out += 1
-        else:
-            kept.append({"type": "text", "text": _head(text, room - TEXT_FRAME)})
+        elif room > TEXT_FRAME and (text := text_of(item)) is not None:
+            kept.append(_text_item(_head(text, room - TEXT_FRAME)))
             room = 0
-    return kept, left_out
+    return kept, len(kept)
+
+
+def _text_item(text: str) -> dict[str, str]:
+    return {"type": "text", "text": text}
 
 
 def _head(text: str, room: int) -> str:

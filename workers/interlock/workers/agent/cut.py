@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -9,14 +10,18 @@ import msgspec
 from interlock.bus.codec import check_json
 from interlock.bus.errors import MalformedError
 from interlock.bus.messages import RESULT_INLINE
+from interlock.workers.looks import LOOKED_INTO, Look, glance, look, text_of
 
 _FRAME: Final = 512
 """Bytes kept free for the note and for the items' own braces."""
 _ENDING_MAX: Final = 8 << 10
 """Bytes of the note and the path with which a worker that cut a result itself ends it."""
-
+_LAST_TEXT: Final = re.compile(rb'(\{"type":"text","text":"(?:[^"\\]|\\.)*"\})\]\}\Z', re.DOTALL)
+"""How a worker that cut a result itself writes the end of it."""
 _LAST_MAX: Final = 1 << 10
 """Bytes up to which a last item is kept: it often says what the rest is."""
+_LOOKS: Final = 4 * RESULT_INLINE
+"""Bytes of items that are read to see whether they can be shown; some of them cannot."""
 
 
 class Whole(NamedTuple):
@@ -28,16 +33,6 @@ class Whole(NamedTuple):
     """The result was cut before: its last two items are a note about that and the path."""
 
 
-class _Result(msgspec.Struct):
-    content: list[msgspec.Raw] = []
-    structuredContent: msgspec.Raw = msgspec.Raw()  # noqa: N815 - as MCP writes it
-
-
-class _Text(msgspec.Struct):
-    type: str = ""
-    text: str = ""
-
-
 def shown_result(body: bytes, whole: Whole | None = None) -> tuple[Any, Any]:
     """Return content and structured content for a turn item, at most `RESULT_INLINE` bytes.
 
@@ -45,16 +40,16 @@ def shown_result(body: bytes, whole: Whole | None = None) -> tuple[Any, Any]:
     the whole, if there is one. A body that is no MCP result becomes one text item that says so.
     """
     try:
-        # Raw values are passed on unread, so their UTF-8 and depth are checked here.
-        body.decode()
         if len(body) <= RESULT_INLINE:
             check_json(body)
-        result = msgspec.json.decode(body, type=_Result)
-    except (MalformedError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        found = glance(body)
+    except MalformedError:
+        found = None
+    if found is None:
         return [text_item("[a result that cannot be read]")], None
     if len(body) <= RESULT_INLINE:
-        return result.content, result.structuredContent if len(result.structuredContent) else None
-    return _cut(result.content, len(body), whole or Whole()), None
+        return found.content, found.structured if len(found.structured) else None
+    return _cut(found, len(body), whole or Whole()), None
 
 
 def shown_arguments(arguments: bytes, valid: bool) -> Any:
@@ -86,11 +81,13 @@ def failure_body(message: str) -> bytes:
 
 def last_text(body: bytes) -> str:
     """Return the text with which a result ends after another item, or an empty text."""
-    try:
-        content = msgspec.json.decode(body, type=_Result).content
-        return _text_of(content[-1]) if len(content) > 1 and _ends_small(content) else ""
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    if len(body) > LOOKED_INTO:
+        ending = _LAST_TEXT.search(body[-_ENDING_MAX:])
+        return text_of(msgspec.Raw(ending[1])) or "" if ending else ""
+    found = look(body)
+    if found is None or found.more or len(found.content) < 2 or not _ends_small(found.content):
         return ""
+    return text_of(found.content[-1]) or ""
 
 
 def _ends_small(content: list[msgspec.Raw]) -> bool:
@@ -105,27 +102,28 @@ def _ending(content: list[msgspec.Raw], named: bool) -> list[msgspec.Raw]:
     return last if small and all(_fits(bytes(item)) for item in last) else []
 
 
-def _cut(content: list[msgspec.Raw], size: int, whole: Whole) -> list[Any]:
-    last = _ending(content, whole.named)
+def _cut(found: Look, size: int, whole: Whole) -> list[Any]:
+    content = found.content
+    last = [] if found.more else _ending(content, whole.named)
     problem = msgspec.json.encode(whole.problem)
     path = [text_item(whole.path)] if whole.path and not (whole.named and last) else []
     room = RESULT_INLINE - _FRAME - sum(map(len, last)) - len(problem)
     room -= len(msgspec.json.encode(path))
     kept: list[Any] = []
-    left_out = 0
+    shown, looks = len(last), _LOOKS
     for item in content[: len(content) - len(last)]:
-        if len(item) <= room and _fits(bytes(item)):
+        small = len(item) < min(room, looks)
+        looks -= len(item) if small else 0
+        if small and _fits(bytes(item)):
             kept.append(item)
-            room -= len(item)
-            continue
-        text = _text_of(item)
-        if text and room > _FRAME:
+            room -= len(item) + 1
+            shown += 1
+        elif room > _FRAME and (text := text_of(item)):
             kept.append(text_item(_prefix(text, room)))
             room = 0
-        left_out += 1
     note = f"cut here: this shows the beginning of a result of {size} bytes"
-    if left_out:
-        note += f"; {left_out} of {len(content)} items are not whole"
+    if left_out := found.left_out(shown):
+        note += f"; {left_out} are not whole"
     if whole.path:
         note += "; the whole is in the file that is named last"
     else:
@@ -139,14 +137,6 @@ def _fits(item: bytes) -> bool:
     except MalformedError:
         return False
     return True
-
-
-def _text_of(item: msgspec.Raw) -> str:
-    try:
-        text = msgspec.json.decode(item, type=_Text)
-    except (msgspec.MsgspecError, RecursionError):
-        return ""
-    return text.text if text.type == "text" else ""
 
 
 def _prefix(text: str, room: int) -> str:

@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from interlock.bus.records import OfferRow
+from interlock.workers.looks import NOTHING, glance
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +136,15 @@ class Driver(Protocol):
         ...
 
 
-class _Texts(msgspec.Struct):
-    content: list[dict[str, Any]] = []
-    structuredContent: msgspec.Raw = msgspec.Raw()  # noqa: N815 - as MCP writes it
+class _Item(msgspec.Struct):
+    type: msgspec.Raw = NOTHING
+    text: msgspec.Raw = NOTHING
+    resource: msgspec.Raw = NOTHING
+    mimeType: msgspec.Raw = NOTHING  # noqa: N815 - as MCP writes it
+    uri: msgspec.Raw = NOTHING
+
+
+_item: Final = msgspec.json.Decoder(_Item).decode
 
 
 def result_text(body: bytes) -> str:
@@ -146,22 +153,37 @@ def result_text(body: bytes) -> str:
     >>> result_text(b'{"content": [{"type": "text", "text": "hello"}]}')
     'hello'
     """
-    try:
-        result = msgspec.json.decode(body, type=_Texts)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    found = glance(body)
+    if found is None:
         return "[a result that cannot be read]"
-    parts = [_item_text(item) for item in result.content]
-    if not parts and len(result.structuredContent):
-        parts = [bytes(result.structuredContent).decode("utf-8", "replace")]
+    parts = [_item_text(item) for item in found.content]
+    if not parts and len(found.structured):
+        parts = [bytes(found.structured).decode("utf-8", "replace")]
+    if found.more:
+        parts.append("[and more]")
     return "\n".join(parts)
 
 
-def _item_text(item: dict[str, Any]) -> str:
-    text = item.get("text")
-    if item.get("type") == "text" and isinstance(text, str):
+def _item_text(raw: msgspec.Raw) -> str:
+    item = _fields(raw)
+    kind = _string(item.type)
+    if kind == "text" and (text := _string(item.text)) is not None:
         return text
-    resource = item.get("resource")
-    if isinstance(resource, dict) and isinstance(resource.get("text"), str):
-        return str(resource["text"])
-    detail = item.get("mimeType") or item.get("uri") or ""
-    return f"[{item.get('type', 'item')}{' ' if detail else ''}{detail}]"
+    if len(item.resource) and (text := _string(_fields(item.resource).text)) is not None:
+        return text
+    detail = _string(item.mimeType) or _string(item.uri) or ""
+    return f"[{kind or 'item'}{' ' if detail else ''}{detail}]"
+
+
+def _fields(raw: msgspec.Raw) -> _Item:
+    try:
+        return _item(raw)
+    except (msgspec.MsgspecError, RecursionError):
+        return _Item()
+
+
+def _string(raw: msgspec.Raw) -> str | None:
+    try:
+        return msgspec.json.decode(raw, type=str) if len(raw) else None
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
