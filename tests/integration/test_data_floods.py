@@ -5,13 +5,25 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
+import zmq
 from data_rig import Raw, Rig, run, ticket
 
-from interlock.bus import dataserver
+from interlock.bus import dataserver, streams
 from interlock.bus.channel import DataEdge, IncomingCall
 from interlock.bus.codec import decode_data_down, encode
-from interlock.bus.messages import CHUNK, Call, DataDown, Failure, Log, Open, Progress, Result
+from interlock.bus.messages import (
+    CHUNK,
+    Call,
+    DataDown,
+    Failure,
+    Log,
+    Open,
+    Opened,
+    Progress,
+    Result,
+)
 
 
 def ask(raw: Raw, call_id: int, name: str = "park") -> None:
@@ -178,5 +190,70 @@ def test_texts_are_cut_so_that_their_message_arrives(tmp_path: Path) -> None:
         assert [set(news.message) for news in progress] == [{"p"}]
         assert [set(log.message) for log in logs] == [{"l"}]
         assert edge.dropped == 0
+
+    run(tmp_path, test)
+
+
+def test_every_ticket_is_answered_also_behind_a_full_queue(tmp_path: Path) -> None:
+    async def test(rig: Rig) -> None:
+        raw = rig.raw()
+        raw.send(encode(Open(ticket=ticket())))
+        ask(raw, 1)
+        call = await rig.next_parked()
+        await fill(rig, call)
+        raw.send(encode(Open(ticket=ticket(id="t2"))))
+        raw.send(encode(Open(ticket=ticket(key=b"z" * 32))))
+        raw.send(encode(Open(ticket=ticket(key=b"y" * 32))))
+        ask(raw, 2)
+        (await rig.next_parked()).result(b"{}")  # it has taken the tickets before this call
+        seen: list[DataDown] = []
+        while len(seen) < 5:
+            message = decode_data_down((await raw.receive())[0])
+            if isinstance(message, Opened | Failure | Result):
+                seen.append(message)
+        assert [m.ticket for m in seen if isinstance(m, Opened)] == ["t1", "t2"]
+        assert [m.id for m in seen if isinstance(m, Failure)] == [0, 0]
+        raw.close()
+
+    run(tmp_path, test)
+
+
+def test_refusals_that_nobody_takes_are_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those of who never had a ticket, and is no caller."""
+    monkeypatch.setattr(dataserver, "SWEEP", 0.05)
+    monkeypatch.setattr(streams, "STALL", 0.2)
+
+    async def test(rig: Rig) -> None:
+        raw, other = rig.raw(), rig.edge()
+        raw.sock.set(zmq.SNDHWM, 0)
+        refused = Call(id=1, ticket="t1", name="x" * 60_000, left_ms=30_000, generation=3)
+        while not rig.server._outbox.busy:
+            for n in range(500):
+                raw.send(encode(msgspec.structs.replace(refused, id=n + 1)), b"{}")
+            assert (await other.call("echo", b"{}", 10)).outcome == "ok"
+        other.close()
+        async with asyncio.timeout(10):
+            await rig.server.flushed()
+        raw.close()
+
+    run(tmp_path, test)
+
+
+def test_what_ended_calls_left_keeps_no_other_one_out(tmp_path: Path) -> None:
+    """A target that cannot be reached for a while is not told as an overloaded one."""
+
+    async def test(rig: Rig) -> None:
+        rig.server.close()
+        edge = rig.edge()
+        waiting = [edge.call("echo", b"x" * 15_000, 0.2) for _ in range(1100)]
+        outcomes = {answer.outcome for answer in await asyncio.gather(*waiting)}
+        assert outcomes == {"overloaded", "unavailable"}
+        late = edge.call("echo", b"{}", 10)
+        edge.open(ticket(id="t2"))
+        rig.server = rig.serve()
+        assert (await late).outcome == "ok"
+        assert (await edge.call("echo", b"{}", 10, ticket="t2")).outcome == "ok"
 
     run(tmp_path, test)

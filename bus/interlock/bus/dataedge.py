@@ -270,12 +270,27 @@ class DataEdge:
 
     def _wait(self, call_id: int, frames: list[bytes]) -> bool:
         size = sum(map(len, frames))
-        if len(self._waiting) >= MAX_WAITING or self._waiting_bytes + size > MAX_WAITING_BYTES:
-            return False
+        if self._no_room(size):
+            self._forget_ended(opens=not call_id)
+            if self._no_room(size):
+                return False
         self._waiting.append((call_id, frames))
         self._waiting_bytes += size
         self._socket.want_writable = True
         return True
+
+    def _no_room(self, size: int) -> bool:
+        return len(self._waiting) >= MAX_WAITING or self._waiting_bytes + size > MAX_WAITING_BYTES
+
+    def _forget_ended(self, opens: bool) -> None:
+        """Drop what calls that ended have left; with `opens` also tickets, for a newer one."""
+        kept = [
+            (call_id, frames)
+            for call_id, frames in self._waiting
+            if call_id in self._calls or not (call_id or opens)
+        ]
+        self._waiting = deque(kept)
+        self._waiting_bytes = sum(len(frame) for _, frames in kept for frame in frames)
 
     def _writable(self) -> None:
         self._connected = True

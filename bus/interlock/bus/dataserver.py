@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import time
 from collections.abc import Callable
 from typing import Final, Literal
@@ -224,6 +225,7 @@ class DataServer:
         self._outbox = Outbox(self._socket, self._lost)
         self._callers = Callers(worker, self._there, lambda: self._outbox.identities)
         self._loop = loop
+        self._openings = itertools.count(-1, -1)
         self._sweeper: asyncio.TimerHandle | None = None
 
     @property
@@ -333,7 +335,7 @@ class DataServer:
                 self._callers.refuse(identity, peek(message.ticket).id, error)
             self._refuse(identity, encoding, 0, error.code, error.message)
         else:
-            self.send(connection, Opened(ticket=ticket.claims.id))
+            self._answer(identity, encoding, Opened(ticket=ticket.claims.id))
 
     def _there(self, connection: Connection) -> bool:
         """Whether a caller is still connected; it hears once more of a ticket that it opened."""
@@ -396,10 +398,12 @@ class DataServer:
     ) -> None:
         self._answer(identity, encoding, Failure(id=call_id, code=code, message=writable(message)))
 
-    def _answer(self, identity: bytes, encoding: Encoding, failure: Failure) -> None:
-        frames = [identity, encode(failure, encoding)]
+    def _answer(self, identity: bytes, encoding: Encoding, answer: Failure | Opened) -> None:
+        frames = [identity, encode(answer, encoding)]
         if not self._socket.send(frames):
-            self._unsent((failure.id, frames))
+            call_id = answer.id if isinstance(answer, Failure) else 0
+            # An answer to `open` is no call's: each has a number of its own, below those of calls.
+            self._unsent((call_id or next(self._openings), frames))
 
     def _lost(self) -> None:
         self.dropped += 1
@@ -414,6 +418,7 @@ class DataServer:
             self.dropped += 1
         else:
             self._outbox.add(WholeAnswer(call_id, frames, self.time()))
+            self._sweep_later()  # it is kept for a while only
 
     def _sweep_later(self) -> None:
         # An idle server, without callers and memories, is not woken up.
@@ -427,5 +432,5 @@ class DataServer:
         self._admission.forget(now)
         # Expired tickets stay known for a while, so that their use is called what it is.
         self._callers.forget(now - MEMORY)
-        if self._callers or self._admission.remembers:
+        if self._callers or self._admission.remembers or self._outbox.busy:
             self._sweep_later()

@@ -137,6 +137,11 @@ class Outbox:
         return len(sizes), sum(sizes)
 
     @property
+    def busy(self) -> bool:
+        """Whether any answer is kept."""
+        return bool(self._streams)
+
+    @property
     def identities(self) -> set[bytes]:
         """Peers that still get a result."""
         return {identity for identity, _ in self._streams}
