@@ -241,6 +241,26 @@ def test_a_second_listing_that_fails_stands_under_needs_attention() -> None:
     run(scenario())
 
 
+def test_a_server_that_changes_its_tools_all_the_time_is_asked_less_often_and_named() -> None:
+    async def scenario() -> None:
+        async with running(rogue("other_tools=3")) as rig:
+            notice = await rig.expect(m.Notice)
+            assert (notice.code, notice.clear) == ("list_changes", False)
+            assert "less often" in notice.message and notice.fix
+            assert len(rig.all(m.Capabilities)) < 12
+            assert (await rig.call("echo")).outcome == "ok"
+            # What a person changes waits for nothing.
+            settings = {"command": "x", "disabled_tools": ["fail"]}
+            configure = {"server": "rogue", "settings": settings, "folder": str(rig.home)}
+            configure["results_folder"] = str(rig.results)
+            rig.send(m.Apply(), json.dumps(configure).encode())
+            await rig.expect(
+                m.Capabilities, lambda c: "fail" not in {row.name for row in c.rows}, seconds=5
+            )
+
+    run(scenario())
+
+
 def test_a_server_that_does_not_read_costs_its_own_calls_only() -> None:
     async def scenario() -> None:
         async with running(rogue("not_reading")) as rig:

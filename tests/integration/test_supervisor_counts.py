@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
 from interlock.bus.client import Client
 from interlock.bus.endpoints import Home, HomeLock
+from interlock.bus.events import CatalogChanged
 from interlock.supervisor.config.model import Loaded, Settings
 from interlock.supervisor.runtime import Supervisor
 
@@ -30,6 +32,8 @@ def test_everything_that_was_lost_or_refused_is_in_the_status(tmp_path: Path) ->
             supervisor.turns.bad_items += 1
             supervisor._journal.dropped_calls += 20
             supervisor.attention.dropped += 300
+            many = tuple(f"mcp:x/{n}" for n in range(1_000))
+            supervisor.sequencer.publish(CatalogChanged(name="mcp:x", added=many))
             found = await asyncio.to_thread(status)
             supervisor.stop()
             await running
@@ -37,3 +41,6 @@ def test_everything_that_was_lost_or_refused_is_in_the_status(tmp_path: Path) ->
 
     with HomeLock(home) as lock:
         assert asyncio.run(story(lock)) == 321
+    lines = map(json.loads, (home.logs / "supervisor.log").read_text().splitlines())
+    (line,) = (line for line in lines if line["event"] == "catalog.changed" and line["added"])
+    assert (line["added"], line["removed"]) == (1_000, 0)  # their number, not all their names

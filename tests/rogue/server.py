@@ -27,6 +27,7 @@ Modes of the start and of the whole server:
   pages=N            lists N pages of 10 further tools
   endless_pages      answers every tools/list with the same cursor
   extra_tools=N      lists N further tools
+  other_tools=N      lists N tools with other names each time and says after it that they changed
   resources          has resources, a template and prompts; `mute`: never lists them
   names=SEED         lists 32 tools with colliding, dotted, long and Unicode names
   one_bad            lists 11 good tools and one with an impossible schema, nothing else
@@ -81,6 +82,7 @@ TOOLS = {
     "images": "Answers with `count` images of `bytes` bytes",
 }
 EXTRA = []
+LISTED = []
 CANCELLED = []
 
 
@@ -204,6 +206,9 @@ def list_tools(request):
     if "names" in MODES:
         tools = [schema(name) for name in odd_names(int(MODES["names"] or 0))]
     tools += [schema(f"extra_{n}") for n in range(int(MODES.get("extra_tools") or 0))]
+    if "other_tools" in MODES:
+        LISTED.append(len(LISTED))
+        tools += [schema(f"new_{len(LISTED)}_{n}") for n in range(int(MODES["other_tools"] or 1))]
     if "no_schema" in MODES:
         tools += [{"name": "no_schema"}, {"name": "broken_schema", "inputSchema": "string"}]
     if "duplicates" in MODES:
@@ -219,6 +224,8 @@ def list_tools(request):
         if page < int(MODES["pages"]):
             body["nextCursor"] = str(page + 1)
     result(request, body)
+    if "other_tools" in MODES:
+        notify("notifications/tools/list_changed", {})
     after_list()
 
 

@@ -7,6 +7,7 @@ import random
 import pytest
 from tool_lists import CALENDARS, CODE_HOST, NOTEBOOKS
 
+from interlock.bus.names import CapabilityName
 from interlock.bus.records import CapabilityReport
 from interlock.bus.settings import (
     AgentSettings,
@@ -15,6 +16,7 @@ from interlock.bus.settings import (
     PolicySettings,
     UsageCard,
 )
+from interlock.supervisor.catalog import written as written_names
 from interlock.supervisor.catalog.gating import Gating
 from interlock.supervisor.catalog.offer import make_offer
 from interlock.supervisor.catalog.rows import Catalog
@@ -191,3 +193,39 @@ def test_a_text_that_is_no_name_is_not_folded() -> None:
     written = WrittenNames(made.rows())
     for dashes, found in ((100, {"mcp:x"}), (LONGEST, set())):
         assert set(written.sources(f"run{'-' * dashes}shell {{}}", calls=True)) == found
+
+
+def test_a_source_that_changes_costs_no_folding_of_what_others_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Promise: a server that changes its tools all the time slows no turn."""
+    made = parts()
+    folded: list[str] = []
+    plain = written_names.folded_leaves
+
+    def counting(name: CapabilityName) -> tuple[str, ...]:
+        folded.append(str(name))
+        return plain(name)
+
+    monkeypatch.setattr(written_names, "folded_leaves", counting)
+    for n in range(3):
+        made.report("mcp:notebooklm", {f"tool_{n}": "Makes a quiz"})
+        told = len(folded)
+        assert made.gating.passed(f"Tool{n} {{}}", calls=True) == {"mcp:notebooklm"}
+        assert len(folded) == told  # nothing of it within a request
+    assert folded == [f"mcp:notebooklm/tool_{n}" for n in range(3)]
+    made.gating.remove("mcp:notebooklm")
+    assert made.gating.passed("Tool2 {}", calls=True) == frozenset()
+
+
+def test_a_name_that_two_sources_have_stays_with_the_one_that_keeps_it() -> None:
+    made = parts()
+    for source in ("mcp:github", "mcp:times"):
+        made.report(source, {"look_up": "Looks"})
+    assert made.gating.passed("LookUp {}", calls=True) == {"mcp:github", "mcp:times"}
+    made.report("mcp:times", {"other": "Does"})
+    assert made.gating.passed("LookUp {}", calls=True) == {"mcp:github"}
+    written = WrittenNames(made.catalog.rows())
+    assert written.sources("mcp__times__other").keys() == {"mcp:times"}
+    written.replace("mcp:times", ())
+    assert written.sources("mcp__times__other mcp:times/other mcp:github").keys() == {"mcp:github"}

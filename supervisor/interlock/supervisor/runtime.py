@@ -18,7 +18,7 @@ from interlock.bus import messages as m
 from interlock.bus import procfs
 from interlock.bus.endpoints import ConnectionInfo, Home, HomeLock, endpoint
 from interlock.bus.errors import ConfigError, InterlockError
-from interlock.bus.events import Event, SpawnerDied, ToolEvent
+from interlock.bus.events import CatalogChanged, Event, SpawnerDied, ToolEvent
 from interlock.bus.listening import Listening
 from interlock.bus.messages import PROTOCOL
 from interlock.bus.settings import SupervisorSettings
@@ -385,6 +385,9 @@ class Supervisor:
             fields = {name: getattr(event, name) for name in event.__struct_fields__}
             for common in ("epoch", "time"):
                 fields.pop(common)
+            if isinstance(event, CatalogChanged):  # a list may have a thousand names
+                for names in ("added", "removed", "changed"):
+                    fields[names] = len(fields[names])
             self._log.info(tag, **fields)
 
     def _trouble(self, error: BaseException, what: str) -> None:

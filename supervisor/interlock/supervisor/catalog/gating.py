@@ -73,7 +73,7 @@ class Gating:
         """Grows with everything that may change a decision."""
         self._changed_at: dict[str, int] = {}
         self._focus: dict[tuple[str, str], tuple[str, ...]] = {}
-        self._written: WrittenNames | None = None
+        self._written = WrittenNames()
 
     # --- following the catalog ---
 
@@ -95,10 +95,14 @@ class Gating:
         self._rows.pop(source, None)
         if self._about.pop(source, None) is not None:
             del self._read[source]
+            self._written.replace(source, ())
             self._index.remove(source)
             self._changed(source)
 
     def _refresh(self, source: str) -> None:
+        # The order of the sources does not show: a name belongs to one, or to all that have it.
+        known_now = self._rows.get(source, ()) if self.decides(source) else ()
+        self._written.replace(source, known_now)
         rows = [
             row
             for row in self._rows.get(source, ())
@@ -127,7 +131,6 @@ class Gating:
         self.changes += 1
         self._changed_at[source] = self.changes
         self._focus.clear()
-        self._written = None
 
     def changed_since(self, source: str, changes: int) -> bool:
         """Whether the gate knows something else of a source than when `changes` had that value."""
@@ -181,11 +184,6 @@ class Gating:
         return decision.threshold, verdicts
 
     def _named(self, text: str, calls: bool) -> Mapping[str, str]:
-        if self._written is None:
-            # The order of the sources does not show: a name belongs to one, or to all that have it.
-            self._written = WrittenNames(
-                row for source, rows in self._rows.items() if self.decides(source) for row in rows
-            )
         return self._written.sources(text, calls=calls)
 
     # --- agents ---

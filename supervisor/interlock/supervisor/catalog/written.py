@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from interlock.bus.names import fold, folded_leaves
+from interlock.bus.names import CapabilityName, fold, folded_leaves
 from interlock.supervisor.catalog.rows import CatalogRow
 
 LOOKED_AT: Final = 64 << 10
@@ -19,18 +20,65 @@ _CALL: Final = re.compile(r"(?:^|&)[ \t]*([^\s&{#]\S*)[ \t]*(?=$|[{\[&\n])", re.
 _LEAF: Final = re.compile(r"__|[/:.]")
 
 
-class WrittenNames:
-    """Finds the sources that a text names, among the capabilities of a catalog."""
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one source adds: names by wire name, beginnings of full names, folded own names."""
 
-    def __init__(self, rows: Iterable[CatalogRow]) -> None:
+    names: dict[str, str]
+    full: set[str]
+    leaves: set[str]
+
+
+class WrittenNames:
+    """Finds the sources that a text names, among the capabilities of a catalog.
+
+    It is kept up source by source, so that one that changes all the time costs what it has itself.
+    """
+
+    def __init__(self, rows: Iterable[CatalogRow] = ()) -> None:
+        self._parts: dict[str, _Part] = {}
         self._wires: dict[str, str] = {}
         self._full: dict[str, str] = {}
         self._own: dict[str, set[str]] = {}
+        by_source: dict[str, list[CatalogRow]] = {}
         for row in rows:
-            self._wires[row.wire] = row.source
-            self._full[row.name.partition("/")[0]] = row.source
-            for leaf in folded_leaves(row.capability):
-                self._own.setdefault(leaf, set()).add(row.source)
+            by_source.setdefault(row.source, []).append(row)
+        for source, own in by_source.items():
+            self.replace(source, own)
+
+    def replace(self, source: str, rows: Iterable[CatalogRow]) -> None:
+        """Put what a source serves in the place of what it served; nothing if it is the same."""
+        names = {row.wire: row.name for row in rows}
+        before = self._parts.pop(source, None)
+        if before is not None and before.names == names:
+            self._parts[source] = before
+            return
+        if before is not None:
+            self._remove(source, before)
+        if names:
+            self._parts[source] = self._add(source, names)
+
+    def _add(self, source: str, names: dict[str, str]) -> _Part:
+        leaves = {
+            leaf for name in names.values() for leaf in folded_leaves(CapabilityName.parse(name))
+        }
+        part = _Part(names, {name.partition("/")[0] for name in names.values()}, leaves)
+        self._wires.update(dict.fromkeys(names, source))
+        self._full.update(dict.fromkeys(part.full, source))
+        for leaf in leaves:
+            self._own.setdefault(leaf, set()).add(source)
+        return part
+
+    def _remove(self, source: str, part: _Part) -> None:
+        for texts, known in ((part.names, self._wires), (part.full, self._full)):
+            for text in texts:
+                if known.get(text) == source:
+                    del known[text]
+        for leaf in part.leaves:
+            having = self._own[leaf]
+            having.discard(source)
+            if not having:
+                del self._own[leaf]
 
     def sources(self, text: str, *, calls: bool = False) -> Mapping[str, str]:
         """The sources that a text names, with the first words that did it.

@@ -10,17 +10,22 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from interlock.bus import messages as m
 from interlock.supervisor.control.quotas import REPORTS, Bucket, Rate
 
 LIST_COST: Final = 5.0
 """A list of tools counts as so many notices: it changes rows, offers and running turns."""
 WAITING: Final = 128
-"""Messages of one worker that wait; it may have 100 rows under needs attention."""
-WAITING_LISTS: Final = 8
-"""Of these, lists of tools. Each may hold documents that the next does not repeat."""
+"""Rows of one worker that wait; it may have 100 under needs attention. Its newest state, its newest
+list of tools and its newest processes always find a place."""
+
+_documents: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 Key = tuple[str, ...]
+Said = tuple[int, m.ControlUp, bytes | None]
+"""Generation, message and body."""
 Deliver = Callable[[str, int, m.ControlUp, bytes | None], None]
 
 
@@ -29,12 +34,8 @@ class _Line:
 
     def __init__(self, rate: Rate, now: float) -> None:
         self.bucket = Bucket(rate, now)
-        self.waiting: dict[Key, tuple[int, m.ControlUp, bytes | None]] = {}
+        self.waiting: dict[Key, Said] = {}
         self.generation = 0
-        self.lists = 0
-        """Lists among what waits."""
-        self.number = 0
-        """Of the last list that had to wait."""
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -62,7 +63,7 @@ class Pacing:
         if line is None:
             line = self._lines[name] = _Line(self._rate, now)
         if generation > line.generation:  # what the one before had to say is void
-            line.generation, line.lists = generation, 0
+            line.generation = generation
             line.waiting.clear()
         if not line.waiting and line.bucket.take(now, _cost(message)):
             self._deliver(name, generation, message, body)
@@ -80,19 +81,11 @@ class Pacing:
         for name in list(self._lines):
             self.forget(name)
 
-    def _wait(
-        self, name: str, line: _Line, key: Key, what: tuple[int, m.ControlUp, bytes | None]
-    ) -> None:
-        if isinstance(what[1], m.Capabilities):
-            if line.lists >= WAITING_LISTS:
-                self._lost(name)
-                return
-            line.lists += 1
-            line.number += 1
-            key = (*key, str(line.number))
-        elif key in line.waiting:
+    def _wait(self, name: str, line: _Line, key: Key, what: Said) -> None:
+        if key in line.waiting:
             self._lost(name)  # the word before, which the newer one takes the place of
-        elif len(line.waiting) >= WAITING:
+            what = _after(line.waiting[key], what)
+        elif isinstance(what[1], m.Notice) and len(line.waiting) >= WAITING:
             self._lost(name)
             return
         line.waiting[key] = what
@@ -112,7 +105,6 @@ class Pacing:
             if not line.bucket.take(self._loop.time(), _cost(message)):
                 break
             del line.waiting[key]
-            line.lists -= isinstance(message, m.Capabilities)
             try:
                 self._deliver(name, generation, message, body)
             finally:
@@ -134,6 +126,24 @@ def _key(message: m.ControlUp) -> Key:
             return ("list",)
         case _:
             return ()
+
+
+def _after(before: Said, now: Said) -> Said:
+    """What is left to say when `now` takes the place of `before`.
+
+    A list repeats no document that its worker sent with an earlier one, so the new list takes over
+    those of them that it names. A body that cannot be read stays as it is: it is refused later.
+    """
+    generation, message, body = now
+    if not isinstance(message, m.Capabilities) or not before[2]:
+        return now
+    try:
+        documents = _documents(before[2]) | _documents(body or b"{}")
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return now
+    wanted = {row.digest for row in message.rows}
+    merged = msgspec.json.encode({d: one for d, one in documents.items() if d in wanted})
+    return generation, message, merged if len(merged) <= m.MAX_MESSAGE else body
 
 
 def _cost(message: m.ControlUp) -> float:

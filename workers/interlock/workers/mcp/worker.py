@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.metadata
-import math
 import time
 from collections.abc import Callable
 from functools import cache
@@ -27,18 +26,17 @@ from interlock.workers.mcp.circuit import Circuit, CircuitState
 from interlock.workers.mcp.command import build_command
 from interlock.workers.mcp.extras import Extras
 from interlock.workers.mcp.frames import mend_text
+from interlock.workers.mcp.pace import ListPace
 from interlock.workers.mcp.session import Hooks, McpSession
 from interlock.workers.mcp.tools import ToolList
 from interlock.workers.programs import size_in_bytes
 from interlock.workers.reports import CallReporter
 
-RELIST_DELAY: Final = 0.2
-"""Seconds from a change of the tool list to the new listing: changes come in bursts."""
-RELIST_BETWEEN: Final = 1.0
-"""Seconds from the last report of changed tools to the next listing at least."""
 RELIST_TIMEOUT: Final = 30.0
 RELIST_RETRY: Final = 30.0
 """Seconds from a listing that failed to the next attempt, unless the server says more before."""
+LIST_CHANGES: Final = "list_changes"
+"""Code of the row for a server whose lists change at every reading."""
 EXTRAS_TIMEOUT: Final = 15.0
 """Seconds for each list of resources or prompts; no turn waits for them."""
 PROBE_TIMEOUT: Final = 5.0
@@ -69,9 +67,9 @@ class McpKind:
         self._tools = ToolList((), {}, ())
         self._extras = Extras()
         self._sent: set[str] = set()
-        self._changed = -math.inf
-        """Loop time of the last change of the lists that was reported."""
-        self._relist = asyncio.Event()
+        self._pace, self._slow = ListPace(), False
+        """How soon the lists are read again, and whether a person was told that it is seldom."""
+        self._relist, self._applied = asyncio.Event(), asyncio.Event()
         self._log_limit = RateLimit(LOGS_PER_SECOND)
         self._degraded, self._trouble = False, ""
         """What the supervisor was told, and what it is to know."""
@@ -122,6 +120,7 @@ class McpKind:
         """Take over time limits, bounds and hidden tools; the server goes on running."""
         self._configure = _read(body)
         self._relist.set()
+        self._applied.set()
         if self._calls is not None:
             self._calls.settings = _call_settings(self._configure)
             self._calls.circuit.open_for = self._configure.timing.circuit_open
@@ -205,7 +204,8 @@ class McpKind:
     async def _follow_list(self) -> None:
         """List again whenever the server says that its tools changed; never ends by itself.
 
-        A listing that fails stands under needs attention until a later one succeeds.
+        A listing that fails stands under needs attention until a later one succeeds. New settings
+        do not wait for a server whose lists change all the time.
         """
         assert self._session is not None
         stale, clock = False, asyncio.get_running_loop().time
@@ -213,11 +213,11 @@ class McpKind:
             # Not before the start is over: a server is ready when its tools are.
             await self._look_for_extras()
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(RELIST_RETRY if stale else None):
-                    await self._relist.wait()
-            await asyncio.sleep(max(RELIST_DELAY, self._changed + RELIST_BETWEEN - clock()))
+            calm = self._pace.calm_after if self._slow else None
+            await _set_within(self._relist, RELIST_RETRY if stale else calm)
+            await _set_within(self._applied, self._pace.delay(clock()))
             self._relist.clear()
+            self._applied.clear()
             hidden = self._configure.settings.disabled_tools
             try:
                 found = await self._session.list_tools(hidden, RELIST_TIMEOUT)
@@ -231,9 +231,26 @@ class McpKind:
                 stale = False
             if found != self._tools:
                 self._tools = found
-                self._changed = clock()
+                self._pace.changed(clock())
                 self._publish()
             await self._look_for_extras()
+            self._pace.look(clock())
+            self._tell_pace()
+
+    def _tell_pace(self) -> None:
+        if self._slow == self._pace.slow:
+            return
+        self._slow, name = self._pace.slow, self._host.boot.name
+        if not self._slow:
+            self._host.notice(LIST_CHANGES, clear=True)
+            return
+        message = (
+            f"{name} has other tools, resources or prompts each time it is asked; it is asked less "
+            "often now, at most a minute after it says that they changed."
+        )
+        self._host.log.warning(message)
+        fix = f"Update the server; `interlock restart {name}` asks it anew."
+        self._host.notice(LIST_CHANGES, message=message, fix=fix)
 
     async def _look_for_extras(self) -> None:
         """List resources and prompts and report them if there is news."""
@@ -246,7 +263,7 @@ class McpKind:
             return
         if found != self._extras:
             self._extras = found
-            self._changed = asyncio.get_running_loop().time()
+            self._pace.changed(asyncio.get_running_loop().time())
             self._publish()
 
     def _stale(self, error: InterlockError) -> None:
@@ -383,3 +400,10 @@ def _call_settings(configure: McpConfigure) -> CallSettings:
         max_result=size_in_bytes(settings.max_result) or 0,
         results_folder=Path(configure.results_folder),
     )
+
+
+async def _set_within(event: asyncio.Event, seconds: float | None) -> None:
+    """Wait until the event is set, or the time is over; None: however long that takes."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()

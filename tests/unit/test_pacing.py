@@ -1,0 +1,94 @@
+"""What a worker says too fast waits, and its last word is never the one that is left out."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable
+
+import msgspec
+
+from interlock.bus import messages as m
+from interlock.bus.records import CapabilityReport
+from interlock.supervisor.control.pacing import LIST_COST, WAITING, Pacing
+from interlock.supervisor.control.quotas import Rate
+
+Said = tuple[m.ControlUp, bytes | None]
+FAST = Rate(LIST_COST, 1_000)
+
+
+def document(n: int) -> tuple[str, bytes]:
+    text = json.dumps({"name": f"t{n}"}).encode()
+    return hashlib.sha256(text).hexdigest(), text
+
+
+def list_of(*numbers: int, sent: tuple[int, ...] = ()) -> Said:
+    """A list of tools with the documents of those that are sent with it."""
+    rows = tuple(CapabilityReport(name=f"t{n}", digest=document(n)[0]) for n in numbers)
+    body = msgspec.json.encode({d: msgspec.Raw(text) for d, text in map(document, sent)})
+    return m.Capabilities(rows=rows), body
+
+
+def deliver(
+    *said: Said, enough: Callable[[Said], bool], rate: Rate = FAST
+) -> tuple[list[Said], int]:
+    """What is delivered of what one worker says at once, until `enough`, and how much is lost."""
+
+    async def scenario() -> tuple[list[Said], int]:
+        got: list[Said] = []
+        lost: list[str] = []
+        done = asyncio.Event()
+
+        def take(name: str, generation: int, message: m.ControlUp, body: bytes | None) -> None:
+            got.append((message, body))
+            if enough(got[-1]):
+                done.set()
+
+        pacing = Pacing(take, lost.append, rate)
+        for message, body in said:
+            pacing.take("mcp:x", 1, message, body)
+        async with asyncio.timeout(10):
+            await done.wait()
+        pacing.close()
+        return got, len(lost)
+
+    return asyncio.run(scenario())
+
+
+def names(said: Said) -> tuple[str, ...]:
+    return tuple(row.name for row in said[0].rows) if isinstance(said[0], m.Capabilities) else ()
+
+
+def test_the_newest_list_always_comes_through() -> None:
+    lists = [list_of(n) for n in range(40)]
+    got, lost = deliver(*lists, enough=lambda said: names(said) == ("t39",))
+    assert [names(one) for one in got] == [("t0",), ("t39",)] and lost == 38
+
+
+def test_a_list_that_takes_the_place_of_another_keeps_the_documents_that_only_that_one_had() -> (
+    None
+):
+    got, _ = deliver(
+        list_of(0, sent=(0,)),
+        list_of(1, 2, sent=(1, 2)),
+        list_of(2, 3, sent=(3,)),
+        list_of(1, 3, sent=(1,)),
+        enough=lambda said: names(said) == ("t1", "t3"),
+    )
+    assert msgspec.json.decode(got[-1][1] or b"").keys() == {document(1)[0], document(3)[0]}
+
+
+def test_a_list_whose_documents_cannot_be_read_is_delivered_to_be_refused() -> None:
+    broken: Said = (list_of(2)[0], b"{")
+    got, _ = deliver(list_of(0), list_of(1), broken, enough=lambda said: names(said) == ("t2",))
+    assert got[-1][1] == b"{"
+
+
+def test_rows_without_end_leave_room_for_the_list_and_the_state() -> None:
+    rows: list[Said] = [
+        (m.Notice(code="c", subject=str(n), message="x"), None) for n in range(2 * WAITING)
+    ]
+    state: Said = (m.StateReport(state="DEGRADED"), None)
+    got, _ = deliver(*rows, list_of(7), state, enough=lambda said: said == state)
+    assert ("t7",) in [names(one) for one in got]
