@@ -105,6 +105,18 @@ def test_a_revocation_that_nobody_acknowledges_ends_with_its_tickets() -> None:
     assert len(made.unheard(0)) == 0
 
 
+def test_a_revocation_outlasts_tickets_from_before_their_life_was_made_shorter() -> None:
+    clock = Clock()
+    made = office(clock)
+    made.turn_target("mcp:git", "t1", "agent:main", ["a"])
+    made.life = 1.0
+    void = made.revoke_turn("t1")
+    clock.now += TICKET_LIFE - 1
+    assert made.unheard(5.0) == void != ()
+    clock.now += 1
+    assert made.unheard(5.0) == ()
+
+
 def test_only_what_waits_for_long_enough_is_sent_again() -> None:
     clock = Clock()
     made = office(clock)

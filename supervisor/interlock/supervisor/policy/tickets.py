@@ -212,7 +212,8 @@ class TicketOffice:
         self._forget_expired(waiting)
         revocation = Revocation(worker=worker, generation=generation, message=message)
         now = self._clock()
-        waiting[message.n] = _Asked(revocation, now, now + self.life)
+        # Its tickets may be from before the life of new ones was made shorter.
+        waiting[message.n] = _Asked(revocation, now, now + TICKET_LIFE)
         return revocation
 
     def revoked(self, worker: str, generation: int, n: int) -> bool:
