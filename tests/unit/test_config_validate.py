@@ -31,7 +31,7 @@ def server(text: str) -> tuple[Settings, list[Problem]]:
 @pytest.mark.parametrize(
     ("text", "code", "line", "message"),
     [
-        ("command = 3", "wrong_type", 2, "command must be text in quotes, not the number 3"),
+        ("command = 3", "wrong_type", 2, "command must be text in quotes, not a number"),
         ("command='x'\nargs = 'y'", "wrong_type", 3, "args must be a list of texts"),
         ("command='x'\nenabled = 'no'", "wrong_type", 3, "enabled must be true or false, not text"),
         ("command='x'\nenv = {A = 1}", "wrong_type", 3, "env.A must be text in quotes"),
@@ -62,6 +62,35 @@ def test_a_mistake_disables_its_entry_alone(text: str, code: str, line: int, mes
     assert message in problem.message
     assert problem.entry == "mcp:git"
     assert problem.file == "/w/c.toml"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "command='x'\nenv = {PIN = 48151623}",
+        "command='x'\nenv = {PIN = 4815.1623}",
+        "url='https://y'\nheaders = {X-Api-Key = 48151623}",
+        "command='x'\nenv = 48151623",
+        "command='x'\nargs = 48151623",
+        "command = 48151623",
+        "command='x'\napi_key_env = 48151623",
+        "command='x'\nenv = {'PIN=48151623' = 'x'}",
+        "command='x'\nenv = {'PIN=48151623' = 1}",
+        "command='x'\nenv = {'INTERLOCK_PIN=48151623' = 'x'}",
+        "url='https://y'\nheaders = {\"Bearer 48151623\\n\" = 'x'}",
+        "url='https://y'\nheaders = {'Bearer 48151623' = 1}",
+    ],
+)
+def test_what_may_be_a_secret_is_not_told(text: str) -> None:
+    found, problems = server(text)
+    assert list(found.mcp_servers) == ["other"] and problems
+    for problem in problems:
+        assert "4815" not in f"{problem.message} {problem.key} {problem.fix}"
+
+
+def test_a_number_where_a_number_belongs_is_told() -> None:
+    _, (problem,) = server("command='x'\ncall_timeout = -3")
+    assert "not the number -3" in problem.message
 
 
 def test_unknown_keys_are_warnings_with_the_nearest_name() -> None:
@@ -221,7 +250,7 @@ rules = [
         (RULE.replace("matches", "match"), 2, "policy.rules.1", "matches is missing"),
         (RULE.replace('"path"', "3"), 4, "policy.rules.1.argument", "must be text in quotes"),
         (RULE.replace('"path"', '""'), 4, "policy.rules.1.argument", "argument is empty"),
-        ("[policy]\nrules = 3\n", 2, "policy.rules", "must be a list of tables, not the number 3"),
+        ("[policy]\nrules = 3\n", 2, "policy.rules", "must be a list of tables, not a number"),
         ("[policy]\nrules = [\n3]\n", 2, "policy.rules.1", "must be a table"),
     ],
 )

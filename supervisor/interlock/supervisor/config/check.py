@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
@@ -18,6 +19,7 @@ LONGEST: Final = 1e9
 """Seconds that any duration may have at most; also the bound of other plain numbers."""
 
 _READABLE: Final = 10**15
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
 class _Tables(Protocol):
@@ -63,9 +65,11 @@ class Checker:
         self.errors += 1
         self._report(code, path, message, fix)
 
-    def _wrong(self, path: Path, expected: str, value: Any) -> None:
+    def _wrong(self, path: Path, expected: str, value: Any, *, number: bool = False) -> None:
+        """Report a value; the number itself is told only where a number belongs: a PIN is none."""
         name = ".".join(path[1 if path[0] == "policy" else 2 :]) or path[-1]
-        self.error("wrong_type", path, f"{name} must be {expected}, not {shown(value)}")
+        what = shown(value) if number else kind_of(value)
+        self.error("wrong_type", path, f"{name} must be {expected}, not {what}")
 
     def _value(self, type_: inspect.Type, value: Any, path: Path) -> Any:
         """Return the value if it fits the type; report it otherwise."""
@@ -83,12 +87,14 @@ class Checker:
                 for n, item in enumerate(value, 1)
             ]
         if isinstance(type_, inspect.DictType) and isinstance(value, dict):
+            told = is_name if isinstance(type_.value_type, inspect.StrType) else bool
             return {
-                key: self._value(type_.value_type, item, (*path, key))
+                key: self._value(type_.value_type, item, (*path, key) if told(key) else path)
                 for key, item in value.items()
             }
         if not _fits(type_, value):
-            self._wrong(path, describe(type_), value)
+            number = isinstance(type_, (inspect.IntType, inspect.FloatType))
+            self._wrong(path, describe(type_), value, number=number)
         return value
 
     def _whole(self, type_: type[msgspec.Struct], table: Any, path: Path) -> dict[str, Any]:
@@ -122,17 +128,28 @@ def unknown_message(key: str, known: Iterable[str]) -> str:
 
 
 def shown(value: Any) -> str:
-    """Return what a value is, without giving away text that may be a secret.
+    """Return what a value is, and a number as it stands, without giving away text.
 
     >>> shown("hunter2"), shown(0)
     ('text', 'the number 0')
     """
-    if isinstance(value, bool):
-        return "true" if value else "false"
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return kind_of(value)
     if isinstance(value, int) and abs(value) >= _READABLE:
         return "so large a number"
+    return f"the number {value:.12g}"
+
+
+def kind_of(value: Any) -> str:
+    """Return what a value is, without giving away text or a number that may be a secret.
+
+    >>> kind_of("hunter2"), kind_of(48151623), kind_of(True)
+    ('text', 'a number', 'true')
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
     if isinstance(value, (int, float)):
-        return f"the number {value:.12g}"
+        return "a number"
     for kind, words in _KINDS:
         if isinstance(value, kind):
             return words
@@ -211,6 +228,11 @@ def _fits_number(type_: inspect.IntType | inspect.FloatType, value: Any) -> bool
         and (type_.ge is None or value >= type_.ge)
         and (type_.le is None or value <= type_.le)
     )
+
+
+def is_name(key: str) -> bool:
+    """Whether a key of variables or headers can be told of: `TOKEN=abc` may hold a secret."""
+    return _NAME.fullmatch(key) is not None
 
 
 def texts(value: Any) -> Iterable[str]:

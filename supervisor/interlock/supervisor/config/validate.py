@@ -14,7 +14,7 @@ from interlock.bus.settings import (
     PolicySettings,
     SupervisorSettings,
 )
-from interlock.supervisor.config.check import Checker, shown, texts, unknown_message
+from interlock.supervisor.config.check import Checker, is_name, kind_of, texts, unknown_message
 from interlock.supervisor.config.clitools import cli_faults
 from interlock.supervisor.config.merge import SECTIONS, Merged
 from interlock.supervisor.config.model import (
@@ -131,7 +131,7 @@ class _Validation:
                 file=layer.file,
                 line=layer.lines.get((key,), 0),
                 key=key,
-                message=f"{key} must be a table, not {shown(value)}{_until(key)}",
+                message=f"{key} must be a table, not {kind_of(value)}{_until(key)}",
                 code="wrong_type",
             )
             if key not in SECTIONS:
@@ -314,7 +314,11 @@ class _Validation:
                     message = f"{key} contains a character that cannot be passed on"
                     checker.error("wrong_value", (*path, key), message)
                     break
-        own = [("env", name) for name in table.get("env", {}) if name.startswith(OWN_PREFIX)]
+        own = [
+            ("env", name)
+            for name in table.get("env", {})
+            if name.startswith(OWN_PREFIX) and is_name(name)
+        ]
         if str(table.get("api_key_env", "")).startswith(OWN_PREFIX):
             own.append(("api_key_env", table["api_key_env"]))
         for key, name in own:
@@ -323,12 +327,14 @@ class _Validation:
             self.report("own_variable", place, message, "remove it, or rename it")
         for name in table.get("env", {}):
             if not name or "=" in name:
-                message = f"{name!r} is no name of a variable"
+                message = "the name of a variable is empty or holds an = sign"
                 checker.error("wrong_value", (*path, "env"), message)
         for name, value in table.get("headers", {}).items():
             if not name or not name.isascii() or any(c in name + value for c in "\r\n"):
-                message = f"the header {name!r} cannot be sent: it holds a line break or no name"
-                checker.error("wrong_value", (*path, "headers", name), message)
+                told = (name,) if is_name(name) else ()
+                which = f"the header {name}" if told else "a header"
+                message = f"{which} cannot be sent: it holds a line break or no name"
+                checker.error("wrong_value", (*path, "headers", *told), message)
 
     def _default_agent(self, settings: Settings) -> None:
         name = settings.supervisor.default_agent
