@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from turn_rig import KEY, Rig, T, finish, run
 
+from interlock.bus.limits import MAX_ARGUMENTS
 from interlock.bus.messages import (
     Capabilities,
     OfferUpdate,
@@ -23,7 +24,6 @@ from interlock.bus.records import CapabilityReport
 from interlock.bus.settings import AgentSettings, McpServerSettings, PolicySettings
 from interlock.bus.tickets import arguments_digest, peek, verify
 from interlock.supervisor.policy.approvals import Answerer
-from interlock.supervisor.policy.permits import MAX_ARGUMENTS
 
 U = "cd" * 16
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from protocol_page import RECORDS, record, rows
 
-from interlock.bus import errors, events, messages
+from interlock.bus import errors, events, limits, messages
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/reference/protocol.md").read_text("utf-8")
@@ -128,6 +128,7 @@ def test_codes_of_turns() -> None:
         ("64 MiB for one frame", messages.MAX_MESSAGE == 64 << 20),
         ("1 MiB for one header", messages.MAX_HEADER == 1 << 20),
         ("200 levels of nesting", messages.MAX_NESTING == 200),
+        ("1 MiB and 50,000 values", (limits.MAX_ARGUMENTS, limits.MAX_VALUES) == (1 << 20, 50_000)),
         ("more than 256 KiB", messages.CHUNK == 256 << 10),
         ("The target sends 8 chunks", messages.CHUNK_WINDOW == 8),
         ("at most 60", messages.TICKET_LIFE == 60.0),

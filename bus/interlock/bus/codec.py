@@ -49,6 +49,12 @@ _HOSTILE: Final = (msgspec.MsgspecError, RecursionError, UnicodeError, ValueErro
 """All that a msgspec decoder raises for bytes that are not what it expects."""
 
 
+class _Numbered(msgspec.Struct):
+    """All that is read of a request that is not understood: who sent it may not be known."""
+
+    id: int = 0
+
+
 class _Decoders:
     """The decoder of each plane, built at its first use.
 
@@ -245,12 +251,16 @@ def request_id(encoding: bytes, frame: bytes) -> int:
 
     With it an unknown or invalid request still gets a coded answer that its sender can match.
     """
-    try:
-        header = _plain(api_encoding(encoding), frame)
-    except MalformedError:
+    if len(frame) > MAX_HEADER:
         return 0
-    found = header.get("id")
-    return found if type(found) is int and 0 <= found < 1 << 63 else 0
+    try:
+        if api_encoding(encoding) == "msgpack":
+            found = msgspec.msgpack.decode(frame, type=_Numbered).id
+        else:
+            found = msgspec.json.decode(frame, type=_Numbered).id
+    except (MalformedError, *_HOSTILE):
+        return 0
+    return found if 0 <= found < 1 << 63 else 0
 
 
 def decode_event(encoding: bytes, frame: bytes) -> AnyEvent | dict[str, Any]:

@@ -12,6 +12,10 @@ MAX_HEADER: Final = 1 << 20
 """Bytes of one header."""
 MAX_TEXT: Final = 1 << 20
 """Bytes of the text of a turn or other request, as JSON."""
+MAX_ARGUMENTS: Final = 1 << 20
+"""Bytes of arguments of a call that policy or an approval depends on, and of those of a program."""
+MAX_VALUES: Final = 50_000
+"""Values in such arguments: more would hold up everybody else for too long."""
 MAX_NESTING: Final = 200
 """Depth of a JSON or msgpack document beyond which it is refused."""
 CHUNK: Final = 256 << 10

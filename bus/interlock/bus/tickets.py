@@ -11,12 +11,14 @@ import binascii
 import hashlib
 import hmac
 import json
+import re
 from typing import Any, Final
 
 import msgspec
 
 from interlock.bus.errors import MalformedError, TicketError, TooLargeError
-from interlock.bus.messages import MAX_MESSAGE, TICKET_LIFE
+from interlock.bus.limits import MAX_ARGUMENTS, MAX_VALUES
+from interlock.bus.messages import TICKET_LIFE
 
 MAX_TICKET: Final = 256 << 10
 """Characters of one ticket."""
@@ -51,6 +53,9 @@ class TicketClaims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 _encode = msgspec.msgpack.Encoder().encode
+_VALUES: Final = (b",", b"[", b"{")
+"""One of them stands before each value but those that follow a key."""
+_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _decode = msgspec.msgpack.Decoder(TicketClaims).decode
 
 
@@ -103,11 +108,14 @@ def arguments_digest(body: bytes) -> str:
 def read_arguments(body: bytes) -> tuple[dict[str, Any], str]:
     """Arguments as an object, and their digest.
 
-    Raises `MalformedError` for what is no JSON object, and for a key that occurs twice: servers
-    disagree on which of the two counts.
+    Raises `MalformedError` for what is no JSON object, for more than `MAX_ARGUMENTS` bytes or
+    `MAX_VALUES` values, and for a key that occurs twice: servers disagree on which of the two
+    counts.
     """
-    if len(body) > MAX_MESSAGE:
-        raise TooLargeError(len(body), MAX_MESSAGE)
+    if len(body) > MAX_ARGUMENTS:
+        raise TooLargeError(len(body), MAX_ARGUMENTS)
+    if _values(body) > MAX_VALUES:
+        raise MalformedError(f"Arguments may have at most {MAX_VALUES} values here.")
     try:
         document = json.loads(
             body.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant
@@ -118,6 +126,12 @@ def read_arguments(body: bytes) -> tuple[dict[str, Any], str]:
     except (ValueError, RecursionError) as error:
         raise MalformedError(f"Arguments are a JSON object: {error}") from None
     return document, hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _values(body: bytes) -> int:
+    """About how many values a JSON text has, a little more at most if these are many."""
+    found = sum(map(body.count, _VALUES))
+    return found if found <= MAX_VALUES else sum(map(_STRING.sub(b"", body).count, _VALUES))
 
 
 def _split(token: str) -> tuple[bytes, bytes]:

@@ -46,14 +46,21 @@ class Look(NamedTuple):
         return f"{count - shown} of {count} items" if shown < count else ""
 
 
-# An array that is read as a struct is passed over behind the struct's last field.
-_First: Final[Any] = msgspec.defstruct(
-    "_First",
-    [(f"item{n}", msgspec.Raw, NOTHING) for n in range(MOST_ITEMS + 1)],
-    array_like=True,
-    frozen=True,
-    repr_omit_defaults=True,
-)
+def beginning(most: int) -> Any:
+    """Return the type of a list of which `most` items and one more are read; see `items`."""
+    # An array that is read as a struct is passed over behind the struct's last field.
+    fields = [(f"item{n}", msgspec.Raw, NOTHING) for n in range(most + 1)]
+    return msgspec.defstruct(
+        "Beginning", fields, array_like=True, frozen=True, repr_omit_defaults=True
+    )
+
+
+def items(found: msgspec.Struct) -> list[msgspec.Raw]:
+    """Return what was read of a list as its `beginning`, each item as it is written."""
+    return [item for item in msgspec.structs.astuple(found) if len(item)]
+
+
+_First: Final[Any] = beginning(MOST_ITEMS)
 _NONE: Final = _First()
 
 
@@ -83,7 +90,7 @@ def look(body: bytes) -> Look | None:
     """Take a result apart; None for what is no object or has a content that is no list."""
     try:
         parts = _parts(body)
-        content = [item for item in msgspec.structs.astuple(parts.content) if len(item)]
+        content = items(parts.content)
         more = len(content) > MOST_ITEMS
         if more and body.count(b",") <= FEW:
             content, more = _content(body).content, False

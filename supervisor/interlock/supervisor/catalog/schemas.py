@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from interlock.bus.errors import MalformedError, TooLargeError
 from interlock.bus.limits import MAX_DOCUMENTS
-from interlock.bus.messages import MAX_MESSAGE
 
 DESCRIBED: Final = 4_000
 """Characters of a description that say what a tool is about."""
 MAX_ASKED: Final = 10_000
 """Digests in one request; further ones are not answered."""
-_split: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+MAX_REPORT: Final = MAX_DOCUMENTS + (1 << 20)
+"""Bytes of one report of documents, with their digests."""
+_Digest = Annotated[str, msgspec.Meta(min_length=64, max_length=64)]
+# Ends at the first key that is none, before millions of them are read.
+_split: Final = msgspec.json.Decoder(dict[_Digest, msgspec.Raw]).decode
 
 
 class _Described(msgspec.Struct):
@@ -66,8 +69,8 @@ class Schemas:
     def _parse(body: bytes | None) -> dict[str, msgspec.Raw]:
         if not body:
             return {}
-        if len(body) > MAX_MESSAGE:
-            raise TooLargeError(len(body), MAX_MESSAGE)
+        if len(body) > MAX_REPORT:
+            raise TooLargeError(len(body), MAX_REPORT)
         try:
             return _split(body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from interlock.bus.errors import MalformedError, OverloadedError, TooLargeError
+from interlock.bus.errors import MalformedError, OverloadedError
 from interlock.bus.records import Target
 from interlock.bus.settings import PolicySettings
 from interlock.bus.tickets import read_arguments
@@ -21,8 +21,6 @@ from interlock.supervisor.policy.desk import ApprovalDesk
 from interlock.supervisor.policy.lent import Basis, void
 from interlock.supervisor.policy.tickets import TicketOffice
 
-MAX_ARGUMENTS: Final = 1 << 20
-"""Bytes of arguments that are looked at; a call with more that needs it is refused."""
 _TOLD: Final[dict[Outcome, str]] = {
     "approval_denied": "a person said no",
     "approval_timeout": "nobody answered in time",
@@ -108,8 +106,6 @@ class Permits:
             ended(Refused(code="unavailable", message=f"{row.source} is not usable now."))
             return
         try:
-            if len(wish.arguments) > MAX_ARGUMENTS:
-                raise TooLargeError(len(wish.arguments), MAX_ARGUMENTS)
             arguments, digest = read_arguments(wish.arguments)
         except MalformedError as error:
             ended(Refused(code="invalid_arguments", message=error.message))

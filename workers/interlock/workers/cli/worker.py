@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from interlock.bus.channel import IncomingCall
+from interlock.bus.limits import MAX_ARGUMENTS
 from interlock.bus.messages import Capabilities, ControlDown, Ready
 from interlock.bus.records import CapabilityReport
 from interlock.bus.settings import CliConfigure
@@ -141,6 +142,10 @@ class CliKind:
         if len(self._tasks) >= settings.concurrency + settings.queue:
             text = f"{self._busy} calls run and {self._waiting} wait for {call.name}"
             call.fail("overloaded", f"{text}; try again later.")
+            return
+        if len(call.arguments) > MAX_ARGUMENTS:
+            size = f"{MAX_ARGUMENTS >> 20} MiB"
+            call.fail("invalid_arguments", f"Arguments for a program have at most {size}.")
             return
         try:
             given = msgspec.json.decode(call.arguments or b"{}", type=dict[str, Any])

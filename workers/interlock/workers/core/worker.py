@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from interlock.bus.channel import IncomingCall
+from interlock.bus.limits import MAX_ARGUMENTS
 from interlock.bus.messages import Capabilities, ControlDown, Ready, ToolsFind, ToolsFound
 from interlock.bus.settings import CoreConfigure
 from interlock.workers.core.notes import NoteError, Notes
@@ -238,6 +239,8 @@ def _shown(name: str, size: int, written: float) -> dict[str, Any]:
 
 
 def _arguments(call: IncomingCall, kind: type[_T]) -> _T:
+    if len(call.arguments) > MAX_ARGUMENTS:
+        raise Refused("invalid_arguments", f"core:{call.name}: the arguments are too large.")
     try:
         return msgspec.json.decode(call.arguments or b"{}", type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

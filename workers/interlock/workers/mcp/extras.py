@@ -13,8 +13,10 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from interlock.bus.limits import MAX_ARGUMENTS
 from interlock.bus.names import local_name
 from interlock.bus.records import CapabilityReport, DroppedTool
+from interlock.workers.looks import MOST_ITEMS, beginning, items
 from interlock.workers.mcp.drops import bounded
 from interlock.workers.mcp.frames import json_string, mend_text
 from interlock.workers.mcp.templates import TemplateError, expand, variables
@@ -24,6 +26,8 @@ MAX_ITEM: Final = 64 << 10
 MAX_ROWS: Final = 160 << 10
 """Bytes of all reports; together with those of the tools they are reported in one header."""
 SUMMARY: Final = 200
+MAX_GIVEN: Final = 64 << 10
+"""Bytes of the arguments that make a URI."""
 _NONE: Final[dict[str, Any]] = {"type": "object", "properties": {}}
 
 
@@ -58,33 +62,40 @@ class Extra(NamedTuple):
     def params(self, arguments: bytes) -> bytes:
         """Return the members of the request's params. Raises ValueError, in words for a model."""
         try:
+            most = MAX_ARGUMENTS if self.kind == "prompt" else MAX_GIVEN
+            if len(arguments) > most:
+                raise ValueError(f"the arguments are larger than {most >> 10} KiB")
+            if self.kind == "prompt":
+                return self._prompt(_TEXTS.decode(arguments or b"{}"))
             given = msgspec.json.decode(arguments or b"{}", type=dict[str, Any])
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             raise ValueError("the arguments are not a JSON object") from None
-        if self.kind == "prompt":
-            texts = {name: _text(value) for name, value in given.items() if value is not None}
-            return b'"name":%b,"arguments":%b' % (
-                json_string(self.name),
-                msgspec.json.encode(texts),
-            )
         if self.kind == "template":
             return b'"uri":%b' % json_string(expand(self.name, given))
         if given:
             raise ValueError("this resource takes no arguments")
         return b'"uri":%b' % json_string(self.name)
 
+    def _prompt(self, given: dict[str, msgspec.Raw]) -> bytes:
+        texts = {name: _text(value) for name, value in given.items() if bytes(value) != b"null"}
+        return b'"name":%b,"arguments":%b' % (json_string(self.name), msgspec.json.encode(texts))
+
     def result(self, body: bytes) -> bytes:
         """Return the answer as a tool result. Raises ValueError if it is none of this request."""
         try:
             if self.kind == "prompt":
-                prompt = _PROMPT.decode(body)
-                content = b",".join(message.content for message in prompt.messages)
-                return b'{"content":[%b],"structuredContent":%b}' % (content, body)
-            found = _CONTENTS.decode(body)
+                messages = items(_PROMPT.decode(body).messages)
+                parts = [bytes(_MESSAGE.decode(one).content) for one in messages]
+            else:
+                found = items(_CONTENTS.decode(body).contents)
+                parts = [b'{"type":"resource","resource":%b}' % one for one in found]
         except (msgspec.MsgspecError, RecursionError) as error:
             raise ValueError("it is no answer to that request") from error
-        items = b",".join(b'{"type":"resource","resource":%b}' % one for one in found.contents)
-        return b'{"content":[%b]}' % items
+        if len(parts) > MOST_ITEMS:
+            raise ValueError(f"it has more than {MOST_ITEMS} parts")
+        if self.kind == "prompt":
+            return b'{"content":[%b],"structuredContent":%b}' % (b",".join(parts), body)
+        return b'{"content":[%b]}' % b",".join(parts)
 
 
 class Extras(NamedTuple):
@@ -101,12 +112,23 @@ class _Message(msgspec.Struct):
     role: str = "user"
 
 
+_Parts: Any = beginning(MOST_ITEMS)
+
+
 class _Prompt(msgspec.Struct):
-    messages: list[_Message]
+    messages: _Parts
 
 
 class _Contents(msgspec.Struct):
-    contents: list[msgspec.Raw]
+    contents: _Parts
+
+
+def _page_of(listing: Listing) -> msgspec.json.Decoder[Any]:
+    """Return what reads one page of a list, as far as its entries can become capabilities."""
+    entries = msgspec.field(name=listing.key)
+    cursor = msgspec.field(name="nextCursor", default=None)
+    fields = [("entries", beginning(listing.most), entries), ("cursor", str | None, cursor)]
+    return msgspec.json.Decoder(msgspec.defstruct("Page", fields))
 
 
 class _Argument(msgspec.Struct):
@@ -125,22 +147,21 @@ class _Item(msgspec.Struct, rename="camel"):
     arguments: list[_Argument] | None = None
 
 
+_MESSAGE = msgspec.json.Decoder(_Message)
+_TEXTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _PROMPT = msgspec.json.Decoder(_Prompt)
 _CONTENTS = msgspec.json.Decoder(_Contents)
 _ITEM = msgspec.json.Decoder(_Item)
-_PAGE = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_LIST = msgspec.json.Decoder(list[msgspec.Raw])
-_CURSOR = msgspec.json.Decoder(str | None)
+_PAGES = {listing.key: _page_of(listing) for listing in (*RESOURCES, *PROMPTS)}
 
 
 def read_items(result: bytes, key: str) -> tuple[list[bytes], str | None]:
     """Return the entries of one page and the cursor of the next. Raises ValueError."""
     try:
-        page = _PAGE.decode(result)
-        items = _LIST.decode(page[key])
-        return [bytes(item) for item in items], _CURSOR.decode(page.get("nextCursor", b"null"))
-    except (msgspec.MsgspecError, RecursionError, KeyError) as error:
+        page = _PAGES[key].decode(result)
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(f"it has no list {key}") from error
+    return [bytes(item) for item in items(page.entries)], page.cursor
 
 
 def read_extras(lists: Iterable[tuple[Listing, list[bytes]]]) -> Extras:
@@ -223,6 +244,7 @@ def _named(listing: Listing, item: _Item) -> tuple[str, dict[str, Any]]:
     return item.name, schema | ({"required": required} if required else {})
 
 
-def _text(value: Any) -> str:
+def _text(value: msgspec.Raw) -> str:
     """A prompt's arguments are texts; whatever else a model gives becomes one."""
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    raw = bytes(value)
+    return msgspec.json.decode(raw, type=str) if raw[:1] == b'"' else raw.decode()

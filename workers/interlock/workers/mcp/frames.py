@@ -39,10 +39,14 @@ class RpcError(msgspec.Struct):
     message: str = ""
 
 
+class _AnyObject(msgspec.Struct):
+    """A JSON object, of whose fields none is kept."""
+
+
 _FRAME = msgspec.json.Decoder(Frame)
 _ERROR = msgspec.json.Decoder(RpcError)
 _STRING = msgspec.json.Encoder()
-_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_OBJECT = msgspec.json.Decoder(_AnyObject)
 
 
 def read_frame(line: bytes) -> Frame | None:

@@ -18,6 +18,7 @@ from interlock.bus.errors import OverloadedError
 from interlock.bus.wording import spoken
 from interlock.workers.failure import WorkerError
 from interlock.workers.logs import WorkerLog
+from interlock.workers.looks import items
 from interlock.workers.mcp import extras, tools
 from interlock.workers.mcp.frames import Frame, json_string, mend_text, read_error
 from interlock.workers.mcp.handshake import SdkSession
@@ -285,4 +286,4 @@ class McpSession:
 
 def _tool_page(result: bytes) -> tuple[list[bytes], str | None]:
     page = tools.read_page(result)
-    return [bytes(tool) for tool in page.tools], page.next_cursor
+    return [bytes(tool) for tool in items(page.tools)], page.next_cursor

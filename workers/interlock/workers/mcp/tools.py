@@ -15,6 +15,7 @@ import msgspec
 from interlock.bus import modelschema
 from interlock.bus.limits import MAX_DOCUMENTS
 from interlock.bus.records import CapabilityReport, DroppedTool
+from interlock.workers.looks import beginning
 from interlock.workers.mcp.drops import bounded
 from interlock.workers.mcp.frames import mend_text
 
@@ -33,10 +34,13 @@ SUMMARY: Final = 200
 _EMPTY_SCHEMA: Final[dict[str, Any]] = {"type": "object", "properties": {}}
 
 
-class Page(msgspec.Struct, rename="camel"):
-    """One page of `tools/list`; the tools stay unread."""
+_Tools: Any = beginning(MAX_TOOLS)
 
-    tools: list[msgspec.Raw]
+
+class Page(msgspec.Struct, rename="camel"):
+    """One page of `tools/list`; the tools stay unread, and those beyond `MAX_TOOLS`, too."""
+
+    tools: _Tools
     next_cursor: str | None = None
 
 

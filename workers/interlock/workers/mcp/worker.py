@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -25,7 +25,7 @@ from interlock.workers.mcp.calls import Calls, CallSettings
 from interlock.workers.mcp.circuit import Circuit, CircuitState
 from interlock.workers.mcp.command import build_command
 from interlock.workers.mcp.extras import Extras
-from interlock.workers.mcp.frames import mend_text
+from interlock.workers.mcp.frames import NOTHING, mend_text
 from interlock.workers.mcp.pace import ListPace
 from interlock.workers.mcp.session import Hooks, McpSession
 from interlock.workers.mcp.tools import ToolList
@@ -52,7 +52,7 @@ GRACE: Final = 1.3
 class _LogParams(msgspec.Struct):
     level: str = "info"
     logger: str | None = None
-    data: Any = None
+    data: msgspec.Raw = NOTHING
 
 
 class McpKind:
@@ -360,8 +360,8 @@ class McpKind:
             return
         try:
             message = msgspec.json.decode(mend_text(params), type=_LogParams)
-            data = message.data
-            text = data if isinstance(data, str) else msgspec.json.encode(data).decode()
+            data = bytes(message.data) or b"null"
+            text = msgspec.json.decode(data, type=str) if data[:1] == b'"' else data.decode()
         except (msgspec.MsgspecError, RecursionError, UnicodeError):
             return
         text, level = self._host.masks.clip(text, LOG_TEXT), message.level[:20]
