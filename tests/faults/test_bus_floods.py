@@ -22,10 +22,11 @@ import zmq
 from supervised import Supervised, rogue_toml, server_toml, timing
 from zmtp import patiently
 
+from interlock.bus import procfs
 from interlock.bus.aclient import AsyncClient
 from interlock.bus.codec import encode
 from interlock.bus.endpoints import read_connection
-from interlock.bus.messages import ReplayGet, WorkerControl
+from interlock.bus.messages import ReplayGet, TurnsGet, WorkerControl
 from interlock.bus.watching import new_turn_id
 
 TIMELY = 5.0
@@ -106,6 +107,26 @@ def test_a_hundred_thousand_requests_of_one_client_keep_no_other_waiting(
     thread.join()
     timely(interlock)
     flooder.close()
+
+
+def test_large_answers_that_nobody_reads_neither_fill_the_memory_nor_slow_anybody(
+    interlock: Supervised,
+) -> None:
+    """Two clients ask for 8 MB a hundred times each, and read nothing."""
+    pid = interlock.client.status()["supervisor"]["pid"]
+    for _ in range(20):
+        ended = list(interlock.client.turn("x" * 400_000, agent="other"))[-1]
+        assert ended["type"] == "turn.completed"
+    before = procfs.resident_bytes([pid])
+    flooders = [Flooder(interlock) for _ in range(2)]
+    for number in range(100):
+        for flooder in flooders:
+            flooder.ask(encode(TurnsGet(id=number + 1, key=flooder.key, limit=1000)))
+    for _ in range(10):
+        timely(interlock)
+        assert procfs.resident_bytes([pid]) - before < 150 << 20
+    for flooder in flooders:
+        flooder.close()
 
 
 def test_requests_that_wait_take_no_place_of_others(interlock: Supervised) -> None:

@@ -15,6 +15,7 @@ from peers import Peer, context
 from interlock.bus import messages as m
 from interlock.bus.codec import decode_api_answer
 from interlock.bus.errors import NotFoundError
+from interlock.bus.socket import open_socket
 from interlock.supervisor.api import server as api_module
 from interlock.supervisor.api.server import Api
 from interlock.supervisor.policy.approvals import Role
@@ -217,3 +218,59 @@ def test_clients_that_left_are_not_remembered(
         ctx.destroy(0)
 
     asyncio.run(story())
+
+
+def test_answers_that_nobody_reads_stop_only_the_requests_of_that_client(tmp_path: Path) -> None:
+    """Of a hundred large answers a few are made; the others come as the client reads them."""
+    made = 0
+
+    async def large(identity: bytes, message: m.ReplayGet, body: bytes | None) -> bytes:
+        nonlocal made
+        made += 1
+        return b'"' + b"x" * (4 << 20) + b'"'
+
+    async def play(stage: Stage, peer: Peer) -> None:
+        stage.api.serve({m.ReplayGet: large}, frozenset())
+        lazy = open_socket(stage.ctx, zmq.DEALER, rcvhwm=1)
+        lazy.connect(stage.address)
+        for number in range(100):
+            fields = {"type": "replay", "id": number + 1, "key": KEY, "epoch": "e", "seq": 0}
+            lazy.send_multipart([b"json", CODECS[b"json"](fields)])
+        while not made:
+            await ask(peer, b"json", type="status", id=1)
+        for number in range(200):
+            reply, _ = await ask(peer, b"json", type="status", id=number + 1)
+            assert reply.code == "ok"
+        assert made <= 8
+        read = 0
+        while read < 100:
+            reply, _ = await ask(peer, b"json", type="status", id=1)
+            while lazy.poll(0):
+                frames = lazy.recv_multipart()
+                assert decode_api_answer(frames[0], frames[1]).code == "ok"
+                read += 1
+        lazy.close()
+
+    on_stage(tmp_path, play)
+
+
+def test_requests_of_one_client_take_no_memory_without_a_bound(tmp_path: Path) -> None:
+    """Requests that wait are bounded in number and in bytes, and a small one has room always."""
+
+    async def play(stage: Stage, peer: Peer) -> None:
+        header = {"type": "snapshot", "key": KEY}
+        for number in range(api_module.MAX_LARGE + 5):
+            peer.send(b"json", CODECS[b"json"]({**header, "id": number + 1}))
+        refused = [(await answer(peer))[0] for _ in range(5)]
+        assert {reply.code for reply in refused} == {"overloaded"}
+        other = Peer(stage.ctx, stage.address)
+        for number in range(4):
+            other.send(b"json", CODECS[b"json"]({**header, "id": number + 1}), b"x" * (15 << 20))
+        for number in (3, 4):
+            reply, _ = await answer(other)
+            assert (reply.id, reply.code) == (number, "overloaded")
+        third = Peer(stage.ctx, stage.address)
+        reply, _ = await ask(third, b"json", type="status", id=1)
+        assert reply.code == "ok"
+
+    on_stage(tmp_path, play)

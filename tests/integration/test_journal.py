@@ -12,9 +12,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from interlock.bus.errors import JournalError
+from interlock.supervisor.events import journalfile
 from interlock.supervisor.events.journal import Journal, JournalBounds
 from interlock.supervisor.events.journalrows import ApprovalRow, CallRow, TurnRow
 
@@ -450,5 +452,21 @@ def test_the_close_waits_for_no_read_that_the_disk_holds_up(tmp_path: Path) -> N
                 await made.close()
         finally:
             held.set()
+
+    run(story)
+
+
+def test_a_list_of_turns_with_long_texts_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journalfile, "MAX_TEXTS", 2500)
+
+    async def story() -> None:
+        async with journal(tmp_path / "j.sqlite3") as (made, _, _):
+            for number in range(10):
+                long = msgspec.structs.replace(row(f"t{number}"), text="x" * 1000)
+                assert await made.accept_turn(long)
+            assert [one.turn for one in await made.turns(100)] == ["t9", "t8", "t7"]
+            assert [one.turn for one in await made.turns(2)] == ["t9", "t8"]
 
     run(story)

@@ -12,7 +12,7 @@ from interlock.bus.messages import MAX_MESSAGE, ZERO_COPY
 if TYPE_CHECKING:
     import asyncio
 
-Frames = Sequence[bytes | memoryview]
+Frames = Sequence[bytes | memoryview | zmq.Frame]
 
 HIGH_WATER: Final = 1000
 """Messages that one peer's queue holds before sends to it fail."""

@@ -24,6 +24,7 @@ from interlock.bus.messages import PROTOCOL
 from interlock.bus.settings import SupervisorSettings
 from interlock.bus.socket import FdSocket, open_socket
 from interlock.supervisor.api.approvals import ApprovalApi
+from interlock.supervisor.api.documents import Documents
 from interlock.supervisor.api.doors import Doors
 from interlock.supervisor.api.handlers import Handlers
 from interlock.supervisor.api.offers import OfferApi
@@ -121,8 +122,9 @@ class Supervisor:
             approvals=approvals,
             publish_call=quotas.publish_call,
         )
-        turn_api = TurnApi(self.turns)
-        offer_api = OfferApi(self.turns)
+        documents = Documents()
+        turn_api = TurnApi(self.turns, documents)
+        offer_api = OfferApi(self.turns, documents)
         self._pings = PingClock(time.monotonic())
         self._tool_notes = ToolNotes(home.path)
         self._inbox = inbox = Inbox(
@@ -159,7 +161,12 @@ class Supervisor:
             quotas.left_out,
         )
         handlers = Handlers(
-            self.fleet, status, self.sequencer, self._configuration.reload, self._stop.set
+            self.fleet,
+            status,
+            self.sequencer,
+            self._configuration.reload,
+            self._stop.set,
+            documents,
         )
         turn_handlers: dict[type[m.Request], Handler] = {
             m.TurnStart: turn_api.start,
@@ -173,7 +180,7 @@ class Supervisor:
             m.WhyGet: offer_api.why,
             m.Resolve: links.resolve,
         }
-        approval_api = ApprovalApi(approvals, self._journal, self._api.role)
+        approval_api = ApprovalApi(approvals, self._journal, self._api.role, documents)
         self._api.serve(
             handlers.table() | turn_handlers | approval_api.table(),
             frozenset({m.WorkerControl, m.Resolve}),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from interlock.bus.messages import ApprovalsGet, Approve, Deny, Request
+from interlock.supervisor.api.documents import Documents
 from interlock.supervisor.api.server import Handler
 from interlock.supervisor.api.turns import caller_name
 from interlock.supervisor.events.journal import Journal
@@ -20,10 +21,17 @@ MAX_PAST = 1_000
 class ApprovalApi:
     """Every method takes `(identity, message, body)` and returns the document of its reply."""
 
-    def __init__(self, desk: ApprovalDesk, journal: Journal, role: Callable[[bytes], Role]) -> None:
+    def __init__(
+        self,
+        desk: ApprovalDesk,
+        journal: Journal,
+        role: Callable[[bytes], Role],
+        documents: Documents | None = None,
+    ) -> None:
         self._desk = desk
         self._journal = journal
         self._role = role
+        self._documents = documents or Documents()
 
     def table(self) -> dict[type[Request], Handler]:
         """Which request each method answers."""
@@ -32,11 +40,12 @@ class ApprovalApi:
     async def list(self, identity: bytes, message: ApprovalsGet, body: bytes | None) -> bytes:
         """`{approvals: [...]}`, with `past` also the newest decisions of the journal."""
         waiting = self._desk.rows()
-        document = {"approvals": waiting}
+        lists: dict[str, Iterable[object]] = {"approvals": waiting}
         if message.past > 0:
             rows = await self._journal.approvals(min(message.past, MAX_PAST) + len(waiting))
-            document["past"] = [decided(row) for row in rows if row.outcome][: message.past]
-        return msgspec.json.encode(document)
+            ended = [row for row in rows if row.outcome][: message.past]
+            lists["past"] = map(decided, ended)
+        return await self._documents.make({}, lists)
 
     async def approve(self, identity: bytes, message: Approve, body: bytes | None) -> bytes:
         """`{id, outcome}` once the decision is stored."""

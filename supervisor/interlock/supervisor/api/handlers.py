@@ -10,9 +10,10 @@ import msgspec
 
 from interlock.bus import messages as m
 from interlock.bus.errors import NotFoundError, UsageError
+from interlock.supervisor.api.documents import Documents, DocumentTooLargeError
 from interlock.supervisor.api.server import Handler
 from interlock.supervisor.api.status import Status
-from interlock.supervisor.events.sequencer import Sequencer
+from interlock.supervisor.events.sequencer import Sequencer, gap
 from interlock.supervisor.fleet.fleet import Fleet
 from interlock.supervisor.fleet.member import SETTLED, Member, Predicate
 from interlock.supervisor.lifecycle import inputs
@@ -34,12 +35,14 @@ class Handlers:
         sequencer: Sequencer,
         reload: Callable[[], Awaitable[bytes]],
         shutdown: Callable[[], None],
+        documents: Documents,
     ) -> None:
         self._fleet = fleet
         self._status = status
         self._sequencer = sequencer
         self._reload = reload
         self._shutdown = shutdown
+        self._documents = documents
 
     def table(self) -> dict[type[m.Request], Handler]:
         """Which request each method answers."""
@@ -55,21 +58,29 @@ class Handlers:
     async def status(self, identity: bytes, message: m.StatusGet, body: bytes | None) -> bytes:
         """The status document."""
         members = (self._fleet.find(message.name),) if message.name else None
-        return msgspec.json.encode(self._status.document(members))
+        return await self._documents.alone(
+            lambda: msgspec.json.encode(self._status.document(members))
+        )
 
     async def snapshot(self, identity: bytes, message: m.SnapshotGet, body: bytes | None) -> bytes:
         """`{epoch, seq, status}`, all of the same moment."""
-        return msgspec.json.encode(
-            {
-                "epoch": self._sequencer.epoch,
-                "seq": self._sequencer.seq,
-                "status": self._status.document(),
-            }
+        return await self._documents.alone(
+            lambda: msgspec.json.encode(
+                {
+                    "epoch": self._sequencer.epoch,
+                    "seq": self._sequencer.seq,
+                    "status": self._status.document(),
+                }
+            )
         )
 
     async def replay(self, identity: bytes, message: m.ReplayGet, body: bytes | None) -> bytes:
-        """`{epoch, events}` after `seq`."""
-        return self._sequencer.replay_document(message.epoch, message.seq)
+        """`{epoch, events}` after `seq`; code `gap` also if these are too many bytes."""
+        events = self._sequencer.replay(message.epoch, message.seq)
+        try:
+            return await self._documents.make({"epoch": message.epoch}, {"events": events})
+        except DocumentTooLargeError as error:
+            raise gap() from error
 
     async def reload(self, identity: bytes, message: m.Reload, body: bytes | None) -> bytes:
         """`{changed, problems}`."""

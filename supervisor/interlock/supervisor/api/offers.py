@@ -14,6 +14,7 @@ from interlock.bus.messages import ToolsGet, WhyGet
 from interlock.bus.names import WorkerName, workers_meant
 from interlock.bus.nearest import nearest_worker
 from interlock.bus.settings import AgentSettings, PolicySettings
+from interlock.supervisor.api.documents import Documents
 from interlock.supervisor.catalog.gating import Verdict
 from interlock.supervisor.catalog.offer import (
     By,
@@ -47,8 +48,9 @@ STEPS: Final[tuple[By, ...]] = (
 class OfferApi:
     """The handlers; each takes `(identity, message, body)` and returns the document."""
 
-    def __init__(self, turns: TurnService) -> None:
+    def __init__(self, turns: TurnService, documents: Documents | None = None) -> None:
         self._turns = turns
+        self._documents = documents or Documents()
 
     async def tools(self, identity: bytes, message: ToolsGet, body: bytes | None) -> bytes:
         """The catalog, or the offer for a request.
@@ -56,6 +58,25 @@ class OfferApi:
         Without a request all rows that nothing forbids are listed, connected or not; with one, only
         what a turn sent now would be offered. `withheld` counts the rest by reason.
         """
+        name, policy, shown, withheld = await self._documents.alone(lambda: self._shown(message))
+        schemas = self._turns.schemas
+        listed: Iterable[object]
+        if message.name:
+            shown, withheld = self._named(message.name, shown), ()
+            listed = (
+                _row_document(row, policy) | {"schema": schemas.arguments(row.digest)}
+                for row in shown
+            )
+        else:
+            listed = (_row_document(row, policy) for row in shown)
+        return await self._documents.make(
+            {"agent": name}, {"capabilities": listed, "withheld": withheld}
+        )
+
+    def _shown(
+        self, message: ToolsGet
+    ) -> tuple[str, PolicySettings, tuple[CatalogRow, ...], tuple[Withheld, ...]]:
+        """The agent, the policy, the rows to list, and what is withheld."""
         turns = self._turns
         name, settings = self._agent(message.agent, needed=bool(message.agent or message.text))
         policy, rows = turns.workers.policy(), turns.catalog.rows()
@@ -69,21 +90,14 @@ class OfferApi:
         if not message.text:
             shown = tuple(row for row in rows if forbidden(row, settings, policy) is None)
             withheld = tuple(held for held in withheld if held.by != "state" or not held.count)
-        listed = [_row_document(row, policy) for row in shown]
-        if message.name:
-            shown, withheld = self._named(message.name, shown), ()
-            schemas = turns.schemas
-            listed = [
-                _row_document(row, policy) | {"schema": schemas.arguments(row.digest)}
-                for row in shown
-            ]
-        document = {"agent": name, "capabilities": listed, "withheld": withheld}
-        return msgspec.json.encode(document)
+        return name, policy, shown, withheld
 
     async def why(self, identity: bytes, message: WhyGet, body: bytes | None) -> bytes:
         """What a turn sent now would be offered of each source, and what counted for it."""
+        return await self._documents.alone(lambda: self._why(message, text_of(body)))
+
+    def _why(self, message: WhyGet, text: str) -> bytes:
         turns = self._turns
-        text = text_of(body)
         if not text.strip():
             raise UsageError("Say for which request: a text that is not empty.")
         name, settings = self._agent(message.agent, needed=True)

@@ -1,4 +1,8 @@
-"""The api plane: who may ask, who answers, and that every request gets one answer."""
+"""The api plane: who may ask, who answers, and that every request gets one answer.
+
+Nobody's requests or unread answers cost others more than a bound: in requests, in bytes, and in
+time, as the large answers of one client are made one after the other.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +23,23 @@ from interlock.bus.errors import (
     UnauthorizedError,
 )
 from interlock.bus.listening import Listening
-from interlock.bus.messages import ApiAnswer, ApiRequest, Gone, Reply, Request
+from interlock.bus.messages import (
+    ApiAnswer,
+    ApiRequest,
+    ApprovalsGet,
+    Gone,
+    ReplayGet,
+    Reply,
+    Request,
+    SnapshotGet,
+    StatusGet,
+    ToolsGet,
+    TurnGet,
+    TurnsGet,
+    WhyGet,
+)
 from interlock.bus.socket import FdSocket, open_socket
+from interlock.supervisor.api.shares import SMALL, Shares, Unsent
 from interlock.supervisor.policy.approvals import Role
 
 Handler = Callable[[bytes, Any, bytes | None], Awaitable[bytes | None]]
@@ -32,6 +51,22 @@ MAX_REQUESTS: Final = 4000
 """Requests that may be under way at the same time."""
 MAX_OF_CLIENT: Final = 1000
 """Of these, requests of one client, so that it does not take everybody's place."""
+ALWAYS: Final = 16
+"""Requests that a client may have under way however many others have."""
+LARGE: Final[frozenset[type[Request]]] = frozenset(
+    {StatusGet, SnapshotGet, ReplayGet, ToolsGet, WhyGet, TurnsGet, TurnGet, ApprovalsGet}
+)
+"""Requests with an answer that may be large: of each client, one at a time is worked on."""
+MAX_LARGE: Final = 256
+"""Such requests that one client may have under way."""
+OF_REQUESTS: Final = 32 << 20
+"""Bytes of the requests that one client may have under way, if it is not a single one."""
+OF_ALL_REQUESTS: Final = 256 << 20
+"""Bytes of all requests under way, beyond which only small ones are taken."""
+UNREAD: Final = 10.0
+"""Seconds that such a request waits for its client to read what it has been sent."""
+LOOK: Final = 0.02
+"""Seconds between two looks whether it has."""
 MAX_CLIENTS: Final = 10_000
 """Clients whose encoding is remembered; the one that asked longest ago is forgotten first."""
 REQUEST_TIME: Final = 60.0
@@ -68,8 +103,14 @@ class Api:
         self._slow: frozenset[type[Request]] = frozenset()
         self._encodings: OrderedDict[bytes, bytes] = OrderedDict()
         self._holders: dict[tuple[str, int], set[bytes]] = {}
-        self._tasks: set[asyncio.Task[bytes | None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._under_way: Counter[bytes] = Counter()
+        self._large: Counter[bytes] = Counter()
+        self._lines: dict[bytes, asyncio.Lock] = {}
+        """Who has its next large answer made, of each client that has asked for any."""
+        self._taken = Shares(OF_REQUESTS, OF_ALL_REQUESTS)
+        """Bytes of the requests under way."""
+        self._unsent = Unsent()
         self._socket = FdSocket(sock, self._received)
         self.listening.on_used = self._socket.look
 
@@ -81,12 +122,26 @@ class Api:
         self._slow |= slow
 
     def answer(self, identity: bytes, message: ApiAnswer, body: bytes | None = None) -> bool:
-        """Send one answer in the client's encoding; False: full or gone, it never waits."""
+        """Send one answer in the client's encoding; False: full or gone, it never waits.
+
+        A client that has not read too much of what it was sent is full, too.
+        """
+        if body is not None and not self._unsent.fits(identity, len(body)):
+            return False
+        return self._send(identity, message, body)
+
+    def _send(self, identity: bytes, message: ApiAnswer, body: bytes | None = None) -> bool:
         encoding = self._encodings.get(identity)
         if encoding is None:
             return False
         frames = [identity, encoding, encode(message, api_encoding(encoding))]
-        return self._socket.send(frames if body is None else [*frames, body])
+        if body is None:
+            return self._socket.send(frames)
+        frame = self._unsent.frame(identity, body)
+        sent = self._socket.send([*frames, frame])
+        if sent:
+            self._unsent.sent(identity, frame)
+        return sent
 
     def role(self, identity: bytes) -> Role:
         """Who a client is; one that has not asked for anything is an app."""
@@ -103,7 +158,7 @@ class Api:
         """Tell every client that may call that generation that it has ended."""
         gone = Gone(worker=worker, generation=generation, reason=reason)
         for identity in self._holders.pop((worker, generation), ()):
-            self.answer(identity, gone)
+            self._send(identity, gone)
 
     async def close(self, linger: float = 0.0) -> None:
         """End all requests that are under way, then drop the socket.
@@ -136,23 +191,33 @@ class Api:
             self._refuse(identity, encoding, header, stranger)
             return
         self._remember(identity, encoding)
-        full = len(self._tasks) >= MAX_REQUESTS
-        if full or self._under_way[identity] >= MAX_OF_CLIENT:
+        body = frames[3] if len(frames) == 4 else None
+        size = len(header) + len(body or b"")
+        if not self._has_room(identity, message, size):
             busy = OverloadedError("Too many requests are under way; try again in a moment.")
             self._reply_error(identity, message.id, busy)
             return
-        body = frames[3] if len(frames) == 4 else None
+        self._taken.add(identity, size)
+        self._under_way[identity] += 1
+        self._large[identity] += type(message) in LARGE
         task = asyncio.get_running_loop().create_task(self._run(identity, message, body))
         self._tasks.add(task)
-        self._under_way[identity] += 1
-        task.add_done_callback(lambda done: self._done(done, identity, message))
+        task.add_done_callback(lambda done: self._done(done, identity, message, size))
+
+    def _has_room(self, identity: bytes, message: ApiRequest, size: int) -> bool:
+        mine = self._under_way[identity]
+        if mine >= MAX_OF_CLIENT or (len(self._tasks) >= MAX_REQUESTS and mine >= ALWAYS):
+            return False
+        if type(message) in LARGE and self._large[identity] >= MAX_LARGE:
+            return False
+        return self._taken.fits(identity, size)
 
     def _role_of(self, key: bytes) -> Role | None:
         # All are compared, so that the time tells nothing.
         found = [role for known, role in self._keys.items() if hmac.compare_digest(known, key)]
         return found[0] if found else None
 
-    async def _run(self, identity: bytes, message: ApiRequest, body: bytes | None) -> bytes | None:
+    async def _run(self, identity: bytes, message: ApiRequest, body: bytes | None) -> None:
         handler = self._handlers.get(type(message))
         if handler is None:
             tag = str(message.__struct_config__.tag)
@@ -160,18 +225,49 @@ class Api:
                 f"This supervisor does not answer `{tag}` yet.", code="unsupported"
             )
         if type(message) in self._slow:
-            return await handler(identity, message, body)
+            self._reply(identity, message.id, await handler(identity, message, body))
+            return
         try:
             async with asyncio.timeout(REQUEST_TIME):
-                return await handler(identity, message, body)
+                if type(message) not in LARGE:
+                    self._reply(identity, message.id, await handler(identity, message, body))
+                    return
+                async with self._lines.setdefault(identity, asyncio.Lock()):
+                    await self._read(identity)
+                    self._reply(identity, message.id, await handler(identity, message, body))
         except TimeoutError:
             raise RequestTimeoutError(
                 "The supervisor could not answer in time; try again when it is less busy."
             ) from None
 
-    def _done(self, task: asyncio.Task[bytes | None], identity: bytes, message: ApiRequest) -> None:
-        """Send what the handler made; the last boundary for what it must not have raised."""
+    async def _read(self, identity: bytes) -> None:
+        """Wait until the client has read enough of its answers for the next one."""
+        until = asyncio.get_running_loop().time() + UNREAD
+        while not self._unsent.fits(identity, SMALL):
+            if asyncio.get_running_loop().time() > until:
+                raise OverloadedError(
+                    "Too many bytes of answers wait to be read; read them, then ask again."
+                )
+            await asyncio.sleep(LOOK)
+
+    def _reply(self, identity: bytes, number: int, document: bytes | None) -> None:
+        if document is None:
+            return
+        if len(document) > SMALL and not self._unsent.has_room(len(document)):
+            raise OverloadedError("Too many clients do not read their answers; try again later.")
+        if not self._send(identity, Reply(id=number), document):
+            self._lose(identity)
+
+    def _done(
+        self, task: asyncio.Task[None], identity: bytes, message: ApiRequest, size: int
+    ) -> None:
+        """Answer where that failed; the last boundary for what a handler must not have raised."""
         self._tasks.discard(task)
+        self._taken.remove(identity, size)
+        self._large[identity] -= type(message) in LARGE
+        if not self._large[identity]:
+            del self._large[identity]
+            self._lines.pop(identity, None)
         self._under_way[identity] -= 1
         if not self._under_way[identity]:
             del self._under_way[identity]
@@ -180,13 +276,9 @@ class Api:
             self._reply_error(identity, message.id, stopping)
             return
         error = task.exception()
-        if error is None:
-            document = task.result()
-            if document is not None and not self.answer(identity, Reply(id=message.id), document):
-                self._lose(identity)
-        elif isinstance(error, InterlockError):
+        if isinstance(error, InterlockError):
             self._reply_error(identity, message.id, error)
-        else:
+        elif error is not None:
             self._on_trouble(error, str(message.__struct_config__.tag))
             internal = InterlockError(
                 "Something went wrong inside the supervisor; its log says what."
@@ -196,12 +288,13 @@ class Api:
     def _reply_error(self, identity: bytes, number: int, error: InterlockError) -> None:
         fix = getattr(error, "fix", "")
         reply = Reply(id=number, code=error.code, message=error.message, fix=fix)
-        if not self.answer(identity, reply):
+        if not self._send(identity, reply):
             self._lose(identity)
 
     def _lose(self, identity: bytes) -> None:
         self._encodings.pop(identity, None)
         self._roles.pop(identity, None)
+        self._unsent.forget(identity)
         self._on_client_gone(identity)
 
     def _refuse(
@@ -220,4 +313,6 @@ class Api:
         self._encodings[identity] = encoding
         self._encodings.move_to_end(identity)
         if len(self._encodings) > MAX_CLIENTS:
-            self._roles.pop(self._encodings.popitem(last=False)[0], None)
+            forgotten = self._encodings.popitem(last=False)[0]
+            self._roles.pop(forgotten, None)
+            self._unsent.forget(forgotten)

@@ -7,6 +7,7 @@ where the request has no reply of its own. They raise InterlockError; its code g
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 import re
 from typing import Any, Final
@@ -32,6 +33,7 @@ from interlock.bus.messages import (
 )
 from interlock.bus.names import CapabilityName, WorkerName
 from interlock.bus.records import Target
+from interlock.supervisor.api.documents import Documents
 from interlock.supervisor.api.offers import find_agent, text_of
 from interlock.supervisor.catalog.offer import PERSON
 from interlock.supervisor.catalog.resolve import Refusal, resolve, unavailable
@@ -57,8 +59,9 @@ _TURN_ID: Final = re.compile(r"[0-9a-f]{32}")
 class TurnApi:
     """The handlers; the runtime dispatches by message type."""
 
-    def __init__(self, turns: TurnService) -> None:
+    def __init__(self, turns: TurnService, documents: Documents | None = None) -> None:
         self._turns = turns
+        self._documents = documents or Documents()
 
     async def start(self, identity: bytes, message: TurnStart, body: bytes | None) -> bytes:
         """`{turn, state}` once the turn is accepted; the same id again answers the same turn."""
@@ -149,7 +152,7 @@ class TurnApi:
             if not rows:
                 raise
         newest = sorted(rows.values(), key=lambda row: row.started, reverse=True)[:limit]
-        return msgspec.json.encode({"turns": [_turn_document(row) for row in newest]})
+        return await self._documents.make({}, {"turns": map(_turn_document, newest)})
 
     async def show(self, identity: bytes, message: TurnGet, body: bytes | None) -> bytes:
         """One turn's row with its calls and approvals."""
@@ -161,15 +164,14 @@ class TurnApi:
             items = await self._turns.journal.items(message.turn) if interrupted else []
         except JournalError:
             calls, approvals, items = [], [], []
-        documents = [_call_document(call) for call in calls]
-        documents += [
-            _unreported_document(row, call) for call in unreported(items, calls, approvals)
-        ]
-        document = _turn_document(row) | {
-            "calls": documents,
-            "approvals": [decided(one) for one in reversed(approvals)],
-        }
-        return msgspec.json.encode(document)
+        told = await self._documents.alone(lambda: unreported(items, calls, approvals))
+        documents = itertools.chain(
+            map(_call_document, calls), (_unreported_document(row, call) for call in told)
+        )
+        return await self._documents.make(
+            _turn_document(row),
+            {"calls": documents, "approvals": map(decided, reversed(approvals))},
+        )
 
     async def resolve(self, identity: bytes, message: Resolve, body: bytes | None) -> bytes:
         """`{capability, local, timeout, timeout_max, target, single_use}` for a direct call.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,8 @@ SCHEMA: Final = 2
 """Number of the schema below, in the file's user_version."""
 CHECKED_BYTES: Final = 64 << 20
 """Files up to this size are checked page by page when opened."""
+MAX_TEXTS: Final = 16 << 20
+"""Characters of turns' texts in one list of turns."""
 BUSY_SECONDS: Final = 2.0
 _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _CREATE: Final = """
@@ -362,9 +365,20 @@ class _transaction:  # noqa: N801 - reads as a statement
 
 
 def read_turns(path: Path, epoch: str, limit: int) -> list[TurnRow]:
-    """The newest turns, newest first. Raises what SQLite raises."""
+    """The newest turns, newest first, as far as their texts have `MAX_TEXTS` characters.
+
+    Raises what SQLite raises.
+    """
     query = f"SELECT {_TURN_COLUMNS} FROM turns ORDER BY id DESC LIMIT ?"
-    return [_turn(row, epoch) for row in _read(path, query, (limit,))]
+    turns = []
+    size = 0
+    with contextlib.closing(_rows(path, query, (limit,))) as rows:
+        for row in rows:
+            turns.append(_turn(row, epoch))
+            size += len(turns[-1].text)
+            if size > MAX_TEXTS:
+                break
+    return turns
 
 
 def read_turn(path: Path, epoch: str, turn: str) -> TurnRow | None:
@@ -401,12 +415,18 @@ def read_approvals(path: Path, turn: str, limit: int) -> list[ApprovalRow]:
 
 
 def _read(path: Path, query: str, values: tuple[object, ...]) -> list[tuple[object, ...]]:
+    return list(_rows(path, query, values))
+
+
+def _rows(
+    path: Path, query: str, values: tuple[object, ...]
+) -> Generator[tuple[object, ...], None, None]:
     # A connection for each read: reads are rare, and the writer may have begun a new file.
     if not path.exists():
-        return []
+        return
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=2.0)
     try:
-        return connection.execute(query, values).fetchall()
+        yield from connection.execute(query, values)
     finally:
         connection.close()
 

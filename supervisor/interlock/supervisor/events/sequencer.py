@@ -110,14 +110,8 @@ class Sequencer:
         """
         oldest = self._ring[0][0].seq if self._ring else self.seq + 1
         if epoch != self.epoch or seq > self.seq or seq + 1 < oldest:
-            raise InterlockError(
-                "These events are no longer kept; take a snapshot and go on from there.", code="gap"
-            )
+            raise gap()
         return [event for event, _ in self._ring if event.seq > seq]
-
-    def replay_document(self, epoch: str, seq: int) -> bytes:
-        """The answer to an api `replay` request: `{epoch, events}` as JSON. Raises as `replay`."""
-        return msgspec.json.encode({"epoch": self.epoch, "events": self.replay(epoch, seq)})
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` with every event from now on, in the loop; returns how to stop that."""
@@ -128,6 +122,13 @@ class Sequencer:
                 self._listeners.remove(listener)
 
         return stop
+
+
+def gap() -> InterlockError:
+    """What a client is told that has to take a snapshot."""
+    return InterlockError(
+        "These events are no longer kept; take a snapshot and go on from there.", code="gap"
+    )
 
 
 def _text(event: Event) -> int:
