@@ -180,6 +180,23 @@ def test_what_a_dying_server_last_said_is_told_without_a_piece_of_a_secret(
         assert KEYRING[:16].encode() not in data, where
 
 
+def test_what_a_server_lists_is_told_without_a_secret_and_without_a_piece_of_one(
+    interlock: Supervised,
+) -> None:
+    """Names, what is wrong with tools, descriptions, schemas and addresses hold the values."""
+    hidden = [row["message"] for row in interlock.attention("mcp:spills")]
+    for what in ("named-[secret]", "prompt ask-[secret]", "typed0", "cut0"):
+        assert any(what in text for text in hidden), (what, hidden)
+    assert any("its name holds a value that is secret" in text for text in hidden)
+    tools = interlock.client.tools(name="mcp:spills")["capabilities"]
+    [told] = [row for row in tools if row["name"] == "mcp:spills/told0"]
+    assert "p-[secret]" in json.dumps(told) and found(json.dumps(told).encode()) == []
+    for where, data in kept(interlock):
+        assert found(data) == [], where
+        for secret in (VARIABLE, KEYRING, RANDOM):
+            assert secret[:9].encode() not in data, (where, secret)
+
+
 def test_nobody_else_sees_a_secret(interlock: Supervised) -> None:
     """A server sees an allow-listed environment and what its entry names; its worker no more."""
     seen = json.loads(interlock.client.call("mcp:other/env").content[0]["text"])

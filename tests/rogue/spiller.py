@@ -7,6 +7,8 @@ each value once on a line of its own. Its process title holds its arguments, as 
 more. Modes: `serve`; `refuse` answers initialize with an error that holds them; `die` exits with
 them in its last line, with a value across every place where a text might be cut.
 
+Its lists hold the values, too: in names, in what is wrong with tools, in texts and in addresses.
+
 Tools: `rpc_error` and `bad_arguments` answer with JSON-RPC errors that hold the same, `log` sends
 it as a log notification, `die` ends the server with it, `result` answers with the environment.
 """
@@ -23,6 +25,34 @@ PLANTED = [value for name, value in os.environ.items() if name.startswith("PLANT
 ACROSS = "." * 285 + " ".join(PLANTED)
 """Texts that are quoted are cut after 300 characters."""
 TOOLS = ("rpc_error", "bad_arguments", "log", "die", "result")
+
+
+SCHEMA = {"type": "object"}
+
+
+def tools():
+    """Five tools to call, and those that give a value away by what they are."""
+    found = [{"name": name, "inputSchema": SCHEMA} for name in TOOLS]
+    for place, value in enumerate(PLANTED):
+        shape = {"type": "object", "properties": {f"p-{value}": {"default": value}}}
+        found += [
+            {"name": f"named-{value}", "inputSchema": SCHEMA},
+            {"name": f"dropped-{value}", "inputSchema": {"type": "array"}},
+            {"name": f"typed{place}", "inputSchema": {"type": value}},
+            {"name": f"cut{place}", "inputSchema": {"type": "." * 385 + value}},
+            {"name": f"told{place}", "description": "." * 185 + value, "inputSchema": shape},
+        ]
+    return {"tools": found}
+
+
+def resources():
+    """Addresses and titles with a value in them."""
+    return {
+        "resources": [
+            {"uri": f"db://{value}", "name": value, "description": value} for value in PLANTED
+        ]
+        + [{"uri": f"db://{n}", "name": "." * 185 + value} for n, value in enumerate(PLANTED)]
+    }
 
 
 def say(document):
@@ -69,13 +99,19 @@ def main():
                 say({"jsonrpc": "2.0", "id": request["id"], "error": error})
             case "initialize":
                 about = {"name": "spiller", "version": os.environ.get("PLANTED_LITERAL", "1")}
-                body = {"capabilities": {"tools": {}}, "serverInfo": about}
+                able = {"tools": {}, "resources": {}, "prompts": {}}
+                body = {"capabilities": able, "serverInfo": about}
                 body["protocolVersion"] = request["params"]["protocolVersion"]
                 say({"jsonrpc": "2.0", "id": request["id"], "result": body})
             case "tools/list":
-                schema = {"type": "object"}
-                tools = [{"name": name, "inputSchema": schema} for name in TOOLS]
-                say({"jsonrpc": "2.0", "id": request["id"], "result": {"tools": tools}})
+                say({"jsonrpc": "2.0", "id": request["id"], "result": tools()})
+            case "resources/list":
+                say({"jsonrpc": "2.0", "id": request["id"], "result": resources()})
+            case "resources/templates/list":
+                say({"jsonrpc": "2.0", "id": request["id"], "result": {"resourceTemplates": []}})
+            case "prompts/list":
+                prompts = [{"name": f"ask-{value}", "description": value} for value in PLANTED]
+                say({"jsonrpc": "2.0", "id": request["id"], "result": {"prompts": prompts}})
             case "tools/call":
                 answer(request, request["params"]["name"])
             case "ping":

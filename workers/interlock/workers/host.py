@@ -44,6 +44,7 @@ from interlock.bus.messages import (
 )
 from interlock.bus.records import Boot, Child
 from interlock.workers.children import ChildWatch, end_descendants, kill_descendants_now
+from interlock.workers.discreet import Discretion
 from interlock.workers.failure import WorkerError
 from interlock.workers.kind import Gauges, WorkerKind
 from interlock.workers.logs import WorkerLog
@@ -78,6 +79,7 @@ class WorkerHost:
     def __init__(self, boot: Boot, lifeline: int) -> None:
         self.boot = boot
         self.masks = Masks()
+        self._discretion = Discretion(self.masks)
         self.log = WorkerLog(Path(boot.log), self.masks, self._log_trouble, redirect=True)
         self._lifeline = lifeline
         self._loop = asyncio.get_running_loop()
@@ -110,9 +112,12 @@ class WorkerHost:
     # --- what kinds use ---
 
     def send(self, message: ControlUp, body: bytes | None = None) -> bool:
-        """Send a control message; False if it could not be queued or cannot be written."""
+        """Send a control message; False if it could not be queued or cannot be written.
+
+        What the worker says of itself leaves without the values that are masked.
+        """
         try:
-            return self._control.send(message, body)
+            return self._control.send(*self._discretion.said(message, body))
         except MalformedError as error:
             self.log.line("ERROR", f"{type(message).__name__}: {error.message}")
             return False
@@ -147,8 +152,7 @@ class WorkerHost:
         self, code: str, subject: str = "", message: str = "", fix: str = "", *, clear: bool = False
     ) -> None:
         """Add a row to needs attention, or with `clear` take it away."""
-        text = self.masks.mask(message)
-        self.send(Notice(code=code, subject=subject, message=text, fix=fix, clear=clear))
+        self.send(Notice(code=code, subject=subject, message=message, fix=fix, clear=clear))
 
     def fail(self, code: str, reason: str, *, fix: str = "", permanent: bool = False) -> None:
         """Report that the worker cannot go on, and end it with exit code 1."""
@@ -156,7 +160,6 @@ class WorkerHost:
             return
         self._exit_code = 1
         self._ending.set()  # first: whatever the report meets, the worker ends
-        reason, fix = self.masks.mask(reason), self.masks.mask(fix)
         self.log.line("ERROR", f"Failed ({code}): {reason}.")
         self.send(WorkerFailed(code=code, reason=reason, fix=fix, permanent=permanent))
 
@@ -290,11 +293,7 @@ class WorkerHost:
     # --- reports ---
 
     def _children_changed(self, children: tuple[Child, ...]) -> None:
-        shown = (
-            msgspec.structs.replace(child, command=self.masks.mask(child.command))
-            for child in children
-        )
-        self.send(Children(children=tuple(shown)))
+        self.send(Children(children=children))
 
     def _callers_wait(self, full: bool) -> None:
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]

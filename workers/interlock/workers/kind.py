@@ -34,7 +34,10 @@ class Host(Protocol):
     """Values added here appear in no log line, notice or failure of this worker."""
 
     def send(self, message: ControlUp, body: bytes | None = None) -> bool:
-        """Send a control message; False if it could not even be queued. Never waits."""
+        """Send a control message; False if it could not even be queued. Never waits.
+
+        What it says of the worker leaves without the values of `masks`.
+        """
         ...
 
     def serve(

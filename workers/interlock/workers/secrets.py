@@ -53,6 +53,11 @@ class Masks:
         self._pattern: re.Pattern[str] | None = None
         self._longest = 0
 
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to hide."""
+        return bool(self._forms)
+
     def add(self, value: str) -> None:
         """Hide `value` from now on, also as JSON, Python or URL text, and line by line."""
         for part in {value, *value.splitlines()}:

@@ -16,6 +16,7 @@ import msgspec
 
 from interlock.bus.errors import OverloadedError
 from interlock.bus.wording import spoken
+from interlock.workers.discreet import hidden_entry
 from interlock.workers.failure import WorkerError
 from interlock.workers.logs import WorkerLog
 from interlock.workers.looks import items
@@ -234,7 +235,7 @@ class McpSession:
             if size > tools.MAX_PAGED:
                 text = f"the server's tool list is larger than {tools.MAX_PAGED >> 20} MiB"
                 raise WorkerError("tool_list", text, fix="Update the server.")
-            found.extend(entries)
+            found.extend(hidden_entry(entry, self._log.masks) for entry in entries)
             if not cursor or cursor in cursors or len(found) > most:
                 break
             cursors.add(cursor)

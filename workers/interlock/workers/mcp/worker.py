@@ -323,8 +323,7 @@ class McpKind:
         if bool(self._trouble) == self._degraded:
             return
         if self._trouble:
-            masked = self._host.masks.mask(self._trouble)
-            report = StateReport(state="DEGRADED", code="circuit_open", reason=masked)
+            report = StateReport(state="DEGRADED", code="circuit_open", reason=self._trouble)
         else:
             report = StateReport(state="READY")
         if self._host.send(report):
