@@ -214,6 +214,26 @@ def test_the_pid_in_the_lock_comes_back(interlock: Supervised) -> None:
         until(lambda: lock_holder(interlock.home) == interlock.pid, what="its pid")
 
 
+@pytest.mark.parametrize("how", ["removed", "exchanged"])
+def test_a_lock_file_that_is_removed_alone_ends_nothing(interlock: Supervised, how: str) -> None:
+    """supervisor.lock deleted, as a cleaner of old lock files does: the home is locked anew."""
+    home, pids = interlock.home, {name: interlock.worker(name)["pid"] for name in BOTH}
+    before, place = home.lock_file.stat().st_ino, interlock.mark()
+    if how == "removed":
+        home.lock_file.rename(home.path / "kept.lock")  # so that its inode is not used again
+    else:
+        (home.path / "other.lock").touch()
+        (home.path / "other.lock").replace(home.lock_file)
+    until(lambda: lock_holder(home) == interlock.pid, what="the lock again")
+    assert home.lock_file.stat().st_ino != before
+    assert sentence(run(home.path, "up"), 1).startswith("A supervisor (pid ")
+    interlock.client.reload()
+    whole_turn(interlock, "mcp:good/echo {}")
+    assert {name: interlock.worker(name)["pid"] for name in BOTH} == pids
+    assert not [e for e in interlock.events[place:] if e["topic"].startswith("worker.")]
+    (home.path / "kept.lock").unlink(missing_ok=True)
+
+
 def test_down_ends_what_a_killed_supervisor_left(tmp_path: Path) -> None:
     """Supervisor and spawner killed at once: `down` ends what they left, and names it."""
     stubborn = rogue_toml("stubborn", "ignore_end", "grandchild_session")

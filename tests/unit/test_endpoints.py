@@ -201,6 +201,31 @@ def test_one_supervisor_a_home(tmp_path: Path) -> None:
         HomeLock(home).close()
 
 
+def test_a_lock_file_that_was_removed_is_locked_anew_unless_another_was_faster(
+    tmp_path: Path,
+) -> None:
+    home = Home(tmp_path / "home")
+    home.path.mkdir()
+    with HomeLock(home) as lock:
+        home.lock_file.unlink()
+        assert lock.state() == "removed" and lock.restore() and lock.state() == "held"
+        assert home.lock_file.read_text() == f"{os.getpid()}\n"
+        with pytest.raises(AlreadyRunningError):
+            HomeLock(home)
+        home.lock_file.unlink()
+        with HomeLock(home):
+            assert lock.state() == "taken" and not lock.restore() and lock.same_home()
+        home.lock_file.unlink()
+        home.lock_file.symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(OSError):
+            lock.restore()
+        assert not (tmp_path / "elsewhere").exists()
+        home.path.rename(tmp_path / "moved")
+        assert lock.state() == "gone" and not lock.restore()
+        home.path.mkdir()
+        assert not lock.same_home() and not lock.restore() and not home.lock_file.exists()
+
+
 def test_a_killed_holder_leaves_no_lock(tmp_path: Path) -> None:
     script = (
         "import os, sys, pathlib; from interlock.bus.endpoints import *\n"

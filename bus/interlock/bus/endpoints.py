@@ -243,8 +243,7 @@ class HomeLock:
 
     def __init__(self, home: Home) -> None:
         self._path = home.lock_file
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._fd = os.open(home.lock_file, flags, 0o600)
+        self._fd = _open_lock(self._path)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -252,6 +251,7 @@ class HomeLock:
             self.close()
             pid = int(holder) if holder.isdigit() else 0
             raise AlreadyRunningError(pid, str(home.path)) from None
+        self._folder = os.stat(self._path.parent)
         self.sign()
 
     def sign(self) -> None:
@@ -261,16 +261,45 @@ class HomeLock:
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, signed, 0)
 
-    def state(self) -> Literal["held", "gone", "taken"]:
+    def state(self) -> Literal["held", "removed", "gone", "taken"]:
         """Tell whether the lock still means this home.
 
-        "gone": the home, or the file in it, was removed; "taken": and made anew by somebody else.
+        "removed": the file in it was; "gone": the home itself; "taken": the file is another one.
         """
         try:
             found = os.stat(self._path, follow_symlinks=False)
         except OSError:
-            return "gone"
+            return "removed" if self.same_home() else "gone"
         return "held" if os.path.samestat(found, os.fstat(self._fd)) else "taken"
+
+    def same_home(self) -> bool:
+        """Whether the folder of the home is the one that was locked, whatever its files are."""
+        try:
+            return os.path.samestat(os.stat(self._path.parent), self._folder)
+        except OSError:
+            return False
+
+    def restore(self) -> bool:
+        """Lock the home anew after somebody removed or exchanged the lock file alone.
+
+        False: it cannot be had any more, since the home is gone or another supervisor was faster.
+        Raises OSError if the file cannot be made or locked.
+        """
+        if not self.same_home():
+            return False
+        fresh = _open_lock(self._path)
+        try:
+            fcntl.flock(fresh, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fresh)
+            return False
+        except OSError:
+            os.close(fresh)
+            raise
+        before, self._fd = self._fd, fresh
+        os.close(before)
+        self.sign()
+        return True
 
     def close(self) -> None:
         """Give the home up; doing it twice is harmless."""
@@ -290,6 +319,10 @@ class HomeLock:
     ) -> None:
         """Give the home up."""
         self.close()
+
+
+def _open_lock(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def lock_holder(home: Home) -> int:

@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import zmq
@@ -343,10 +344,7 @@ class Supervisor:
 
     def _home_lost(self) -> None:
         """End: in order, unless another supervisor is in this one's place already."""
-        self._homeless = (
-            f"The home {self.home.path} was removed while the supervisor (pid {os.getpid()}) ran "
-            "on it, so it ended; start another one with `interlock up`."
-        )
+        self._homeless = _homeless(self.home.path, self._lock.same_home())
         self._log.error("supervisor.homeless", message=self._homeless)
         if self._lock.state() == "taken":
             # In order is not possible: each socket that is closed takes the file of the same name
@@ -403,6 +401,18 @@ class Supervisor:
     def _loop_trouble(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """The last boundary: what a callback raised is logged, and the loop goes on."""
         self._log.error("internal", context.get("exception"), what=context.get("message", ""))
+
+
+def _homeless(home: Path, same: bool) -> str:
+    if same:
+        return (
+            f"The lock file of {home} was removed and another supervisor has locked it since, so "
+            f"this one (pid {os.getpid()}) ended; `interlock status` shows the other one."
+        )
+    return (
+        f"The home {home} was removed while the supervisor (pid {os.getpid()}) ran on it, so it "
+        "ended; start another one with `interlock up`."
+    )
 
 
 def _is_stopped(worker: Worker) -> bool:

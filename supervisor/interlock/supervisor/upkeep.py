@@ -61,12 +61,16 @@ class Upkeep:
         """Look every `LOOK` seconds. Until cancelled."""
         while True:
             await asyncio.sleep(LOOK)
-            if self._lock.state() == "held":  # else it is nothing of this supervisor's any more
+            if self._lock.same_home():  # else it is nothing of this supervisor's any more
                 self.look()
 
     def look(self) -> None:
-        """Look at everything once, and mend it."""
+        """Look at everything once, and mend it; nothing if another supervisor has the home."""
         try:
+            if self._lock.state() != "held":
+                if not self._lock.restore():
+                    return
+                self._on_mended("lock file")
             self._home.prepare()
             self._lock.sign()
             for one in self._sockets:

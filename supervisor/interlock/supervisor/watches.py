@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 
@@ -59,13 +60,15 @@ async def watch_limits(fleet: Fleet, sampler: Sampler, attention: Attention) -> 
 async def watch_home(fleet: Fleet, lock: HomeLock, on_lost: Callable[[], None]) -> None:
     """Look every `timing.ping` whether the home is still there, and call `on_lost` once it is not.
 
-    Without it nobody new can find the supervisor, and another one can be started in its place.
+    Without it nobody new can find the supervisor, and another one can be started in its place. A
+    lock file that was removed or exchanged alone is locked anew.
     """
     while True:
         await asyncio.sleep(fleet.timing.ping)
-        if lock.state() != "held":
-            on_lost()
-            return
+        with contextlib.suppress(OSError):  # `Upkeep` says that it cannot be made
+            if lock.state() != "held" and not lock.restore():
+                on_lost()
+                return
 
 
 async def repeat_revocations(fleet: Fleet, tickets: TicketOffice) -> None:
