@@ -68,6 +68,21 @@ def test_a_folder_whose_name_is_no_text_is_looked_at_all_the_same(tmp_path: Path
     asyncio.run(follow())
 
 
+def test_a_folder_that_cannot_be_looked_into_hides_no_other_file(tmp_path: Path) -> None:
+    file = tmp_path / "interlock.toml"
+    closed = Path("/" + "x" * 300, "interlock.toml")  # refused also to root, who may run this
+
+    async def follow() -> None:
+        seen = changes(lambda: (closed, file))
+        await anext(seen)
+        file.write_text("a = 1")
+        async with asyncio.timeout(10):
+            await anext(seen)
+        await seen.aclose()
+
+    asyncio.run(follow())
+
+
 def sized(**sizes: int) -> dict[Path, Print]:
     return {
         Path(name): Print(written=1, size=size, inode=1, changed=1) for name, size in sizes.items()

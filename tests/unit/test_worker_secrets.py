@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -193,6 +194,21 @@ def test_commands_are_found_beyond_the_path(tmp_path: Path) -> None:
     assert find_command("./bin/tool", str(tmp_path / ".local"), folders) == str(program)
     with pytest.raises(WorkerError, match="command not found: no-tool"):
         find_command("no-tool", "/", folders)
+
+
+def test_the_newest_node_is_found_first(tmp_path: Path) -> None:
+    for version in ("v9.11.2", "v22.1.0", "system", "v18.0.0", "v22.10.0"):
+        (tmp_path / ".nvm" / "versions" / "node" / version / "bin").mkdir(parents=True)
+    folders = search_path({"HOME": str(tmp_path), "PATH": "/usr/bin"})
+    found = [folder.split(os.sep)[-2] for folder in folders if ".nvm" in folder]
+    assert found == ["v22.10.0", "v22.1.0", "v18.0.0", "v9.11.2", "system"]
+
+
+def test_a_home_that_cannot_be_looked_into_hides_no_other_folder() -> None:
+    """A name too long stands for one without permission: root, who may run this, has all."""
+    folders = search_path({"HOME": "/" + "x" * 300, "PATH": "/usr/bin:/bin"})
+    assert folders[:2] == ["/usr/bin", "/bin"]
+    assert find_command("sh", "/", folders) in ("/usr/bin/sh", "/bin/sh")
 
 
 def test_a_command_line_in_place_of_a_program_is_not_shown() -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 EXTRA_FOLDERS: Final = (
@@ -25,13 +25,24 @@ EXTRA_FOLDERS: Final = (
 
 
 def search_path(environ: Mapping[str, str]) -> list[str]:
-    """Return the folders in which an entry's command is looked for, PATH first."""
-    home = environ.get("HOME") or str(Path.home())
+    """Return the folders in which an entry's command is looked for, PATH first.
+
+    Folders that are not there or may not be read are passed over.
+    """
+    home = environ.get("HOME") or os.path.expanduser("~")
     folders = environ.get("PATH", os.defpath).split(os.pathsep)
     folders += [folder.replace("~", home, 1) for folder in EXTRA_FOLDERS]
-    versions = Path(home, ".nvm", "versions", "node")
-    if versions.is_dir():
-        folders += [str(node / "bin") for node in sorted(versions.iterdir(), reverse=True)]
+    folders += _node_folders(os.path.join(home, ".nvm", "versions", "node"))
     # Servers installed together with Interlock, as `interlock[demo]` does.
     folders.append(os.path.dirname(sys.executable))
     return list(dict.fromkeys(folder for folder in folders if folder))
+
+
+def _node_folders(versions: str) -> list[str]:
+    """Return the programs' folders of the versions of Node that nvm has installed, newest first."""
+    try:
+        found = os.listdir(versions)
+    except OSError:
+        return []  # no nvm, or a home that is closed to this user, as a service's may be
+    found.sort(key=lambda name: [int(part) for part in re.findall(r"[0-9]{1,9}", name)])
+    return [os.path.join(versions, name, "bin") for name in reversed(found)]

@@ -90,7 +90,7 @@ def _problems(file: Path | None) -> tuple[Problem, ...]:
     if file.name == LOCAL_FILE:
         # It adjusts entries of other files, so alone it would look wrong.
         found = load(home, file.absolute().parent, None, os.environ, trust_all=True)
-        if file.absolute() in found.files and file.exists():
+        if file.absolute() in found.files and os.path.exists(file):
             return tuple(each for each in found.problems if each.file == str(file.absolute()))
     settings, problems = check_file(file.absolute())
     return (*problems, *absent(settings, os.environ), *tool_problems(home, settings))

@@ -109,11 +109,11 @@ def _prints(files: Iterable[Path]) -> dict[Path, Print]:
 
 
 def _folders(files: Iterable[Path]) -> tuple[Path, ...]:
-    """Return the folders of the files; of a folder that is missing, the closest one above it."""
+    """Return the folders of the files; of one that cannot be looked into, the closest above it."""
     found: dict[Path, None] = {}
     for file in files:
         folder = file.parent
-        while not folder.is_dir() and folder != folder.parent:
+        while not os.path.isdir(folder) and folder != folder.parent:
             folder = folder.parent
         found[folder] = None
     return tuple(found)
