@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import exp, log1p
-from operator import mul
+from operator import itemgetter, mul
 from typing import Final
 
 from interlock.supervisor.gate.entry import Entry
@@ -24,6 +24,9 @@ NOBODY: Final = -8.0
 """How little speaks for the next source where there is none."""
 MOST_CARD: Final = 1.5
 """A card's phrase that weighs more counts as this."""
+Heavy = tuple[float, dict[str, tuple[str, float]]]
+"""What a word of the request weighs, and by source where it stands."""
+_FIRST: Final = itemgetter(0)
 _NOWHERE: Final[tuple[frozenset[int], tuple[int, ...]]] = (frozenset(), ())
 
 
@@ -59,7 +62,7 @@ def of_words(entry: Entry, hits: list[Hit]) -> tuple[float, ...]:
         if got > best_name:
             best_name = got
     return (
-        most,
+        most * most,
         log1p(best_name),
         share,
         own / (entry.name_weight or 1.0) * (own if own < 1.0 else 1.0),
@@ -86,8 +89,31 @@ def features(
         min(card, MOST_CARD),
         index.log_installed,
         spread,
-        near(gathered.pointing, entry.direction),
+        _squared(near(gathered.pointing, entry.direction)),
+        missed(source, heaviest(gathered)),
     )
+
+
+def heaviest(gathered: Gathered) -> list[Heavy]:
+    """Return what the words of a request weigh and where they stand, the heaviest first."""
+    words = [(found.weight, found.places) for _, found in gathered.words]
+    words.sort(key=_FIRST, reverse=True)
+    return words
+
+
+def missed(source: str, words: list[Heavy]) -> float:
+    """Return what the heaviest word weighs that a source does not have; 0 if it has all.
+
+    Such a word tells that the request is rather about something that is not installed.
+    """
+    for weight, places in words:
+        if source not in places:
+            return weight
+    return 0.0
+
+
+def _squared(nearness: float) -> float:
+    return nearness * nearness if nearness > 0.0 else 0.0
 
 
 def alone(
@@ -98,10 +124,11 @@ def alone(
     That is the sum of its features times their numbers. Most sources have one word of a request;
     what it does for them is kept, since it is the same in every request.
     """
-    bias, _, covered, _, _, _, _, _, card, installed, _, nearness = index.numbers.alone
+    bias, _, covered, _, _, _, _, _, card, installed, _, nearness, missing = index.numbers.alone
     same = bias + installed * index.log_installed
     covered /= gathered.total
     entries, lone, cards, pointing = index.entries, index.lone, calls.cards, gathered.pointing
+    heavy = heaviest(gathered)
     found = []
     for source, words in hits.items():
         entry = entries[source]
@@ -114,7 +141,8 @@ def alone(
         else:
             have = sum([weight for _, _, weight in words])
             value = _worth(index, entry, words)
-        value += same + covered * have + nearness * near(pointing, entry.direction)
+        value += same + covered * have + missing * missed(source, heavy)
+        value += nearness * _squared(near(pointing, entry.direction))
         if source in cards:
             value += card * min(cards[source], MOST_CARD)
         found.append((-value, source))
@@ -124,7 +152,7 @@ def alone(
 
 def _worth(index: GateIndex, entry: Entry, hits: list[Hit]) -> float:
     """Return what a source's words and size bring, times their numbers."""
-    _, a, _, b, c, d, e, size, _, _, f, _ = index.numbers.alone
+    _, a, _, b, c, d, e, size, _, _, f, _, _ = index.numbers.alone
     most, tool_name, tool_share, server_name, pair, spread = of_words(entry, hits)
     return (
         a * most
