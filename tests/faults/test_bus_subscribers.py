@@ -103,22 +103,38 @@ def assert_sound(lines: list[dict[str, Any]]) -> int:
     return sum(line["topic"] == "snapshot" for line in lines)
 
 
-def make_events(interlock: Supervised, calls: int) -> int:
-    """Two events for each call; returns the number of the newest, once the test has it."""
+def assert_nothing_lost(interlock: Supervised) -> None:
+    """The test's own follower got every event since its first turn, without a second snapshot.
 
-    async def run() -> None:
+    At the start there may be one, for what happened before its subscription was in force.
+    """
+    assert_sound(interlock.events)
+    begin = next(n for n, one in enumerate(interlock.events) if one["topic"] == "turn.started")
+    assert not any(one["topic"] == "snapshot" for one in interlock.events[begin:])
+
+
+def make_events(interlock: Supervised, calls: int) -> int:
+    """Two events for each call; returns the number of the newest, once the test has it.
+
+    The test's own follower gets the time for them: what it shares a processor with is not at issue.
+    """
+
+    async def run(begin: int, end: int) -> None:
         async with AsyncClient.connect(interlock.home.path) as client:
-            for batch in range(calls // 500):
+            for batch in range(begin // 500, end // 500):
                 name = f"mcp:tiny{batch % MANY}/echo"
                 asked = [client.call(name, {"text": "x"}) for _ in range(500)]
                 assert {one.outcome for one in await asyncio.gather(*asked)} == {"ok"}
 
-    place = interlock.mark()
-    asyncio.run(run())
-    turn = list(interlock.client.turn("mcp:x/echo {}"))
-    assert turn[-1]["type"] == "turn.completed"
-    done = interlock.wait_event("turn.completed", after=place, turn=turn[0]["turn"])
-    return int(done["seq"])
+    newest = 0
+    for begin in range(0, calls or 1, 3000):
+        place = interlock.mark()
+        asyncio.run(run(begin, min(calls, begin + 3000)))
+        turn = list(interlock.client.turn("mcp:x/echo {}"))
+        assert turn[-1]["type"] == "turn.completed"
+        done = interlock.wait_event("turn.completed", after=place, turn=turn[0]["turn"])
+        newest = int(done["seq"])
+    return newest
 
 
 def test_stopped_slow_and_late_followers_catch_up_by_a_snapshot(interlock: Supervised) -> None:
@@ -157,7 +173,7 @@ def test_stopped_slow_and_late_followers_catch_up_by_a_snapshot(interlock: Super
 def test_the_supervisors_own_follower_lost_nothing_meanwhile(interlock: Supervised) -> None:
     """Stopped followers beside it are nothing to one that keeps reading."""
     make_events(interlock, 500)
-    assert assert_sound(interlock.events) == 1
+    assert_nothing_lost(interlock)
     info = read_connection(interlock.home)
     with pytest.raises(InterlockError) as caught:
         interlock.client.request(ReplayGet, epoch=info.epoch, seq=10**9)
@@ -193,7 +209,7 @@ def test_thousands_of_subscriptions_change_nothing_for_others(interlock: Supervi
             if sock.poll(100):
                 break
         assert json.loads(sock.recv_multipart()[1])["epoch"] == interlock.client.epoch
-    assert assert_sound(interlock.events) == 1
+    assert_nothing_lost(interlock)
 
 
 def test_two_hundred_subscribers_that_die_leave_no_descriptor(interlock: Supervised) -> None:
@@ -214,4 +230,4 @@ def test_two_hundred_subscribers_that_die_leave_no_descriptor(interlock: Supervi
         if interlock.descriptors() <= before:
             break
     make_events(interlock, 0)
-    assert assert_sound(interlock.events) == 1
+    assert_nothing_lost(interlock)
