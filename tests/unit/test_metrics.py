@@ -1,10 +1,20 @@
 from __future__ import annotations
 
+import asyncio
 import os
+import threading
+from collections.abc import Mapping
 
-from interlock.bus.records import CallReport
+import msgspec
+import pytest
+
+from interlock.bus import procfs
+from interlock.bus.records import CallReport, Child
+from interlock.supervisor.fleet import resources
 from interlock.supervisor.fleet.metrics import KEPT, CallMetrics
-from interlock.supervisor.fleet.resources import Sampler
+from interlock.supervisor.fleet.resources import Load, Sampler
+from interlock.supervisor.spawn.limits import Usage
+from interlock.supervisor.spawn.sweep import MAX_CLAIMED, below
 
 
 def ended(outcome: str, duration: float) -> CallReport:
@@ -29,9 +39,90 @@ def test_percentiles_are_of_the_last_calls() -> None:
     assert metrics.calls == KEPT + 10
 
 
+GONE = 2**22 + 1
+"""Above every pid."""
+
+
+class Slow:
+    """Takes until `go` is set for each measurement, and keeps what it was asked for."""
+
+    def __init__(self) -> None:
+        self.go, self.asked = threading.Event(), list[set[str]]()
+
+    def __call__(self, roots: Mapping[str, int]) -> dict[str, Usage]:
+        self.asked.append(set(roots))
+        assert self.go.wait(20), "nothing else runs meanwhile"
+        return {name: Usage(resident=pid) for name, pid in roots.items()}
+
+
 def test_a_new_process_is_not_measured_by_what_the_one_before_used() -> None:
-    sampler = Sampler()
-    own = os.getpid()
-    assert sampler.sample({"mcp:a": own})["mcp:a"].rss_bytes > 0
-    gone = 2**22 + 1  # above every pid
-    assert sampler.sample({"mcp:a": gone})["mcp:a"].rss_bytes == 0
+    async def story() -> None:
+        sampler = Sampler()
+        own = os.getpid()
+        await sampler.measure({"mcp:a": own})
+        assert sampler.load("mcp:a", own).rss_bytes > 0
+        assert sampler.own().rss_bytes > 0
+        assert sampler.load("mcp:a", GONE) == Load()
+        await sampler.measure({"mcp:a": GONE})
+        assert sampler.load("mcp:a", GONE) == Load()
+        assert sampler.load("mcp:a", own) == Load()
+
+    asyncio.run(story())
+
+
+def test_a_long_look_at_many_processes_holds_nobody_up_and_serves_all_who_ask() -> None:
+    async def story() -> None:
+        slow = Slow()
+        sampler = Sampler(slow)
+        async with asyncio.TaskGroup() as group:
+            asking = [group.create_task(sampler.measure({"a": 1, "b": 2})) for _ in range(3)]
+            late = group.create_task(sampler.measure({"a": 1, "c": 3}))
+            await asyncio.sleep(0)  # all of them have begun
+            assert not any(task.done() for task in (*asking, late))
+            slow.go.set()
+        assert slow.asked == [{"a", "b"}, {"c"}]
+        loads = [sampler.load(name, pid).rss_bytes for name, pid in (("a", 1), ("b", 2), ("c", 3))]
+        assert loads == [1, 2, 3]
+
+    asyncio.run(story())
+
+
+def test_who_asks_waits_for_so_long_and_gets_what_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resources, "PATIENCE", 0.05)
+
+    async def story() -> None:
+        slow = Slow()
+        sampler = Sampler(slow)
+        await sampler.measure({"a": 1})
+        assert sampler.load("a", 1) == Load()
+        await sampler.measure({"a": 1})
+        assert slow.asked == [{"a"}]
+        slow.go.set()
+        monkeypatch.setattr(resources, "PATIENCE", 20.0)
+        await sampler.measure({"a": 1})
+        assert sampler.load("a", 1).rss_bytes == 1
+        await sampler.measure({"a": 1})  # what took long is good for long
+        assert slow.asked == [{"a"}]
+
+    asyncio.run(story())
+
+
+def test_the_claims_of_one_worker_cost_little_whatever_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Processes that are not below it are all looked at anew, together."""
+    reads: list[int] = []
+    stat = procfs.stat
+    mine = Child(pid=os.getpid(), start=procfs.start_time(os.getpid()) or 0)
+
+    def counted(pid: int) -> procfs.Stat | None:
+        reads.append(pid)
+        return stat(pid)
+
+    monkeypatch.setattr(procfs, "stat", counted)
+    claims = [msgspec.structs.replace(mine, command=str(n)) for n in range(MAX_CLAIMED)]
+    assert below(GONE, claims) == ()
+    assert len(reads) <= 2 * len(set(reads))
+    assert below(os.getppid(), claims) == tuple(claims)

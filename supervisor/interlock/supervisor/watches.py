@@ -44,17 +44,12 @@ async def watch_limits(fleet: Fleet, sampler: Sampler, attention: Attention) -> 
     """Measure, every `timing.sample`, the workers that have a memory limit. Until cancelled."""
     while True:
         await asyncio.sleep(fleet.timing.sample)
-        limited = [
-            member
-            for member in fleet.up()
-            if member.entry.settings.limits.memory is not None
-            or member.entry.settings.limits.memory_soft is not None
-        ]
-        if not limited:
+        if not _limited(fleet):
             continue
-        loads = sampler.sample(fleet.pids())
-        for member in limited:
-            _judge(fleet, attention, member, loads[member.worker.name].rss_bytes)
+        await sampler.measure(fleet.pids())
+        for member in _limited(fleet):
+            load = sampler.load(member.worker.name, member.worker.pid)
+            _judge(fleet, attention, member, load.rss_bytes)
 
 
 async def watch_home(fleet: Fleet, lock: HomeLock, on_lost: Callable[[], None]) -> None:
@@ -81,6 +76,15 @@ async def repeat_revocations(fleet: Fleet, tickets: TicketOffice) -> None:
         await asyncio.sleep(patience)
         for one in tickets.unheard(patience):
             fleet.send(one.worker, one.generation, one.message)
+
+
+def _limited(fleet: Fleet) -> list[Member]:
+    return [
+        member
+        for member in fleet.up()
+        if member.entry.settings.limits.memory is not None
+        or member.entry.settings.limits.memory_soft is not None
+    ]
 
 
 def _judge(fleet: Fleet, attention: Attention, member: Member, rss: int) -> None:

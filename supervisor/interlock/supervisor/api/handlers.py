@@ -58,12 +58,14 @@ class Handlers:
     async def status(self, identity: bytes, message: m.StatusGet, body: bytes | None) -> bytes:
         """The status document."""
         members = (self._fleet.find(message.name),) if message.name else None
+        await self._status.measure()
         return await self._documents.alone(
             lambda: msgspec.json.encode(self._status.document(members))
         )
 
     async def snapshot(self, identity: bytes, message: m.SnapshotGet, body: bytes | None) -> bytes:
         """`{epoch, seq, status}`, all of the same moment."""
+        await self._status.measure()
         return await self._documents.alone(
             lambda: msgspec.json.encode(
                 {
@@ -111,6 +113,7 @@ class Handlers:
                 restart = inputs.Restart(now=now, reason="restarted by hand")
                 self._fleet.feed(worker.name, restart)
                 await self._fleet.reached(member, settled_since(worker), down + up)
+        await self._status.measure()
         return msgspec.json.encode(self._status.row(member))
 
     def _check_wanted(self, member: Member) -> None:

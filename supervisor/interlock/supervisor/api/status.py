@@ -13,7 +13,7 @@ import msgspec
 from interlock.supervisor.attention import Attention
 from interlock.supervisor.fleet.fleet import Fleet
 from interlock.supervisor.fleet.member import Member
-from interlock.supervisor.fleet.resources import OWN, Load, Sampler
+from interlock.supervisor.fleet.resources import Sampler
 
 
 def version() -> str:
@@ -25,7 +25,10 @@ def version() -> str:
 
 
 class Status:
-    """Makes the document of `interlock status --json`; measures only because somebody asks."""
+    """Makes the document of `interlock status --json`; measures only because somebody asks.
+
+    `measure` comes first, and takes a while; what is made then is of one moment.
+    """
 
     def __init__(
         self,
@@ -45,11 +48,14 @@ class Status:
         self._begun = time.monotonic()
         self._version = version()
 
+    async def measure(self) -> None:
+        """Bring the loads up to date."""
+        await self._sampler.measure(self._fleet.pids())
+
     def document(self, members: tuple[Member, ...] | None = None) -> dict[str, Any]:
         """Make the document, of some workers or of all."""
         chosen = tuple(self._fleet.members.values()) if members is None else members
-        loads = self._sampler.sample(self._fleet.pids())
-        own = loads.get(OWN, Load())
+        own = self._sampler.own()
         now = time.monotonic()
         names = {member.worker.name for member in chosen}
         return {
@@ -63,7 +69,7 @@ class Status:
                 "home": str(self._fleet.home.path),
                 "dropped": self._dropped(),
             },
-            "workers": [self._row(member, loads.get(member.worker.name)) for member in chosen],
+            "workers": [self.row(member) for member in chosen],
             "needs_attention": [
                 msgspec.to_builtins(row)
                 for row in self._attention.rows()
@@ -73,12 +79,7 @@ class Status:
 
     def row(self, member: Member) -> dict[str, Any]:
         """Make the row of one worker."""
-        loads = self._sampler.sample(self._fleet.pids())
-        return self._row(member, loads.get(member.worker.name))
-
-    def _row(self, member: Member, load: Load | None) -> dict[str, Any]:
-        if load is None or not member.worker.pid:  # a measurement may be older than the end
-            load = Load()
+        load = self._sampler.load(member.worker.name, member.worker.pid)
         row = member.row(load, time.monotonic(), time.time())
         row["left_out"] = self._left_out.get(member.worker.name, 0)
         return row

@@ -45,15 +45,21 @@ def cpu_percent(before: Usage, now: Usage, seconds: float) -> float:
 
 
 def sample(roots: Mapping[str, int]) -> dict[str, Usage]:
-    """Measure the tree below each pid, the pid included. A tree that is gone uses nothing."""
+    """Measure the tree below each pid, the pid included. A tree that is gone uses nothing.
+
+    Takes about a tenth of a millisecond for each process: not for an event loop.
+    """
     return {name: _measure(_tree(pid)) for name, pid in roots.items()}
 
 
 def _tree(root: int) -> list[int]:
-    found = [root]
-    for pid in found:
-        found.extend(child for child in procfs.children(pid) if child not in found)
-    return found
+    found = {root: None}
+    waiting = [root]
+    while waiting:
+        below = [child for child in procfs.children(waiting.pop()) if child not in found]
+        found.update(dict.fromkeys(below))
+        waiting += below
+    return list(found)
 
 
 def _measure(pids: Iterable[int]) -> Usage:

@@ -148,28 +148,42 @@ def below(root: int, claimed: Sequence[Child]) -> tuple[Child, ...]:
 
     A program's name is the claim of its own command line in any case.
     """
+    claimed = claimed[:MAX_CLAIMED]
+    found = _below(root, claimed)
+    # One above others may have ended meanwhile, so that they moved up: those are looked at anew,
+    # once, for each look reads the state of all processes above them.
+    missed = [child for child in claimed if child not in found]
+    found |= _below(root, missed)
+    return tuple(child for child in claimed if child in found)
+
+
+def _below(root: int, claimed: Iterable[Child]) -> set[Child]:
     known = {root: True}
+    stats: dict[int, procfs.Stat | None] = {}
+
+    def stat(pid: int) -> procfs.Stat | None:
+        if pid not in stats:
+            stats[pid] = procfs.stat(pid)
+        return stats[pid]
 
     def is_below(pid: int) -> bool:
         way: list[int] = []
         while pid not in known and pid > 1 and len(way) < MAX_CLAIMED:
             way.append(pid)
-            stat = procfs.stat(pid)
-            pid = stat.parent if stat is not None else 0
-        found = known.get(pid, False)
-        known.update(dict.fromkeys(way, found))
-        return found
+            at = stat(pid)
+            pid = at.parent if at is not None else 0
+        below = known.get(pid, False)
+        known.update(dict.fromkeys(way, below))
+        return below
 
-    def proven(child: Child) -> bool:
-        if child.pid == root or procfs.start_time(child.pid) != child.start:
-            return False
-        if is_below(child.pid):
-            return True
-        known.clear()  # one above it may have ended meanwhile, so it moved up: look anew
-        known[root] = True
-        return is_below(child.pid)
-
-    return tuple(filter(proven, claimed[:MAX_CLAIMED]))
+    return {
+        child
+        for child in claimed
+        if child.pid != root
+        and (at := stat(child.pid)) is not None
+        and at.start == child.start
+        and is_below(child.pid)
+    }
 
 
 def known_children() -> frozenset[tuple[int, int]]:
