@@ -95,7 +95,7 @@ def test_a_number_where_a_number_belongs_is_told() -> None:
 
 def test_unknown_keys_are_warnings_with_the_nearest_name() -> None:
     found, problems = read(
-        "[mcp_server.x]\n[mcp_servers.git]\ncommand='x'\nargz=[]\n[supervisor.timing]\nhelo=1"
+        "[supervisors.x]\n[mcp_servers.git]\ncommand='x'\nargz=[]\n[supervisor.timing]\nhelo=1"
     )
     assert list(found.mcp_servers) == ["git"]
     assert [(problem.line, problem.severity) for problem in problems] == [
@@ -103,7 +103,7 @@ def test_unknown_keys_are_warnings_with_the_nearest_name() -> None:
         (6, "warning"),
         (4, "warning"),
     ]
-    suggestions = ["mcp_servers?", "hello?", "args?"]
+    suggestions = ["supervisor?", "hello?", "args?"]
     assert all(
         problem.message.endswith(near) for problem, near in zip(problems, suggestions, strict=True)
     )

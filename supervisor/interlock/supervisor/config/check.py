@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
 from functools import cache
 from typing import Any, Final, Protocol, TypeGuard
 
 import msgspec
 from msgspec import inspect
+
+from interlock.supervisor.config.meant import forbidding_message, may_forbid, unknown_message
 
 Path = tuple[str, ...]
 Report = Callable[[str, Path, str, str], None]
@@ -41,7 +42,8 @@ class Checker:
     def struct(self, type_: type[msgspec.Struct], table: Any, path: Path) -> dict[str, Any]:
         """Return the keys of `table` that `type_` knows and whose values are right.
 
-        Every other key is reported: unknown ones as a warning, wrong ones as an error.
+        Every other key is reported: unknown ones as a warning, wrong ones as an error, and so is
+        an unknown one that may have been written to forbid something.
         """
         if not isinstance(table, dict):
             self._wrong(path, "a table", table)
@@ -51,7 +53,7 @@ class Checker:
         for key, value in table.items():
             where = (*path, key)
             if key not in fields:
-                self._report("unknown_key", where, unknown_message(key, fields), "")
+                self._unknown(type_, key, fields, where)
                 continue
             before = self.errors
             checked = self._value(fields[key], value, where)
@@ -59,6 +61,15 @@ class Checker:
             if nested or self.errors == before:
                 good[key] = checked
         return good
+
+    def _unknown(
+        self, type_: type[msgspec.Struct], key: str, fields: Iterable[str], path: Path
+    ) -> None:
+        if may_forbid(type_, key):
+            fix = "write it as it is meant, or remove it"
+            self.error("unread_key", path, forbidding_message(key, fields), fix)
+        else:
+            self._report("unknown_key", path, unknown_message(key, fields), "")
 
     def error(self, code: str, path: Path, message: str, fix: str = "") -> None:
         """Report an error at `path`."""
@@ -113,18 +124,6 @@ def _fields_of(type_: type[msgspec.Struct]) -> dict[str, inspect.Type]:
     info = inspect.type_info(type_)
     assert isinstance(info, inspect.StructType)
     return {field.encode_name: field.type for field in info.fields}
-
-
-def unknown_message(key: str, known: Iterable[str]) -> str:
-    """Return the sentence about a key that nobody reads, with the nearest name that somebody does.
-
-    >>> unknown_message("comand", ["command", "args"])
-    'the key comand is not known; did you mean command?'
-    """
-    near = get_close_matches(key, list(known), 1, 0.6)
-    return f"the key {key} is not known; " + (
-        f"did you mean {near[0]}?" if near else "it is ignored"
-    )
 
 
 def shown(value: Any) -> str:

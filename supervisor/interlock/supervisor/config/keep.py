@@ -65,7 +65,7 @@ def keep_entries(
         return entries
 
     before = previous.settings
-    unread = incomplete or any(map(policy_is_unread, problems))
+    unread = incomplete or "policy" in lost or any(map(policy_is_unread, problems))
     settings = msgspec.structs.replace(
         settings,
         policy=_stricter(before.policy, settings.policy) if unread else settings.policy,
@@ -73,7 +73,10 @@ def keep_entries(
         cli_tools=section("cli_tools", before.cli_tools, settings.cli_tools),
         agents=section("agents", before.agents, settings.agents),
     )
-    return settings, [_told(problem, kept) for problem in problems]
+    # An agent that goes on as before is there, whatever was said before that was known.
+    there = settings.supervisor.default_agent in settings.agents
+    told = [one for one in problems if one.code != "unknown_agent" or not there]
+    return settings, [_told(problem, kept) for problem in told]
 
 
 def _stricter(old: PolicySettings, new: PolicySettings) -> PolicySettings:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from interlock.supervisor.config.lines import line_of
+from interlock.supervisor.config.meant import SECTIONS, section_meant
 from interlock.supervisor.config.model import LayerFile
 
 Path = tuple[str, ...]
-
-SECTIONS: Final = ("supervisor", "mcp_servers", "cli_tools", "agents", "policy")
 
 
 class Merged(msgspec.Struct, kw_only=True):
@@ -26,8 +25,9 @@ class Merged(msgspec.Struct, kw_only=True):
     """Top-level keys that are no section, or hold no table: layer, key, value."""
 
     def lost(self) -> frozenset[str]:
-        """The sections of which some layer holds something else than a table."""
-        return frozenset(key for _, key, _ in self.misplaced if key in SECTIONS)
+        """The sections of which some layer holds something else than a table, or misspells them."""
+        meant = (key if key in SECTIONS else section_meant(key) for _, key, _ in self.misplaced)
+        return frozenset(section for section in meant if section)
 
     def place(self, path: Path) -> tuple[LayerFile | None, int]:
         """Return the layer and line of a key path or of the closest key above it."""

@@ -104,7 +104,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     unknown. `entry` is the worker whose entry has it, empty if none; after an error it
     does not run, or as its entry was before. Codes:
     unreadable, encoding, syntax, too_large, wrong_type, wrong_value, missing_key, unknown_key,
-    unknown_agent, duplicate_key, comments, shadowed, not_configured, untrusted, gone,
+    unread_key, unknown_agent, duplicate_key, comments, shadowed, not_configured, untrusted, gone,
     trust_file.
     """
 

@@ -14,9 +14,15 @@ from interlock.bus.settings import (
     PolicySettings,
     SupervisorSettings,
 )
-from interlock.supervisor.config.check import Checker, is_name, kind_of, texts, unknown_message
+from interlock.supervisor.config.check import Checker, is_name, kind_of, texts
 from interlock.supervisor.config.clitools import cli_faults
-from interlock.supervisor.config.merge import SECTIONS, Merged
+from interlock.supervisor.config.meant import (
+    SECTIONS,
+    forbidding_message,
+    section_meant,
+    unknown_message,
+)
+from interlock.supervisor.config.merge import Merged
 from interlock.supervisor.config.model import (
     AgentEntry,
     CliEntry,
@@ -77,7 +83,7 @@ def policy_is_unread(problem: Problem) -> bool:
     section, _, below = problem.key.partition(".")
     if problem.severity != "error" or section != "policy":
         return False
-    return not below or below.partition(".")[0] in _STRICT
+    return not below or problem.code == "unread_key" or below.partition(".")[0] in _STRICT
 
 
 def _until(key: str) -> str:
@@ -134,7 +140,15 @@ class _Validation:
                 message=f"{key} must be a table, not {kind_of(value)}{_until(key)}",
                 code="wrong_type",
             )
-            if key not in SECTIONS:
+            meant = "" if key in SECTIONS else section_meant(key)
+            if meant in RESTRICTING:
+                known = (*SECTIONS, *PolicySettings.__struct_fields__)
+                problem = msgspec.structs.replace(
+                    problem,
+                    message=f"{forbidding_message(key, known)}{_until(meant)}",
+                    code="unread_key",
+                )
+            elif key not in SECTIONS:
                 problem = msgspec.structs.replace(
                     problem,
                     message=unknown_message(key, SECTIONS),
