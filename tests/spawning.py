@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from interlock.bus.records import Boot
-from interlock.supervisor.spawn.launcher import Launcher, SpawnRequest
+from interlock.supervisor.spawn.launcher import Launcher
+from interlock.supervisor.spawn.request import SpawnRequest
 from interlock.supervisor.spawn.sweep import Records
 
 TESTS = Path(__file__).parent

@@ -18,7 +18,7 @@ import sys
 import msgspec
 
 from interlock.bus.records import Boot
-from interlock.supervisor.spawn.launcher import WARM_ENTRY, WORKER_ENTRY
+from interlock.supervisor.spawn.launcher import WARM_ENTRY
 from interlock.supervisor.spawn.protocol import (
     MAX_RECORD,
     Exited,
@@ -31,6 +31,7 @@ from interlock.supervisor.spawn.protocol import (
     encode,
     make_link,
 )
+from interlock.supervisor.spawn.request import WORKER_ENTRY
 
 PATIENCE = 30.0
 

@@ -29,7 +29,7 @@ from interlock.supervisor.config.model import (
     ServerEntry,
 )
 from interlock.supervisor.config.sizes import parse_size
-from interlock.supervisor.spawn.launcher import SpawnRequest
+from interlock.supervisor.spawn.request import SpawnRequest
 
 SERVING_NICE: Final = 5
 """Servers and programs come after agents and the supervisor where the processor is short."""

@@ -21,7 +21,7 @@ import msgspec
 
 from interlock.bus import procfs
 from interlock.bus.errors import SpawnError, TooLargeError
-from interlock.bus.records import Boot, Child
+from interlock.bus.records import Child
 from interlock.supervisor.spawn import sweep
 from interlock.supervisor.spawn.files import spawner_environment
 from interlock.supervisor.spawn.link import Link
@@ -37,9 +37,9 @@ from interlock.supervisor.spawn.protocol import (
     Up,
     make_link,
 )
+from interlock.supervisor.spawn.request import SpawnRequest
 
 Mode = Literal["fork", "exec"]
-WORKER_ENTRY: Final = "interlock.workers.host:main"
 WARM_ENTRY: Final = "interlock.workers.mcp.warm:warm"
 _READY: Final = 20.0
 """Seconds that a new spawner may take until it takes orders."""
@@ -51,22 +51,6 @@ _FAILED: Final = "spawner_failed"
 _NOT_WARM: Final = "image_not_warm"
 _AGAIN_FIRST: Final = 0.25
 _AGAIN_MAX: Final = 30.0
-
-
-class SpawnRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What to start. Name, generation, nice, image, home and log file stand in the boot record.
-
-    `keep_env`: names or patterns of variables that the worker gets beyond the allow-list. Limits
-    apply to each process by itself; None means no limit of its own. Units: descriptors, seconds,
-    bytes.
-    """
-
-    boot: Boot
-    entry: str = WORKER_ENTRY
-    keep_env: tuple[str, ...] = ()
-    open_files: int | None = None
-    cpu_seconds: int | None = None
-    address_space: int | None = None
 
 
 class _Worker:
