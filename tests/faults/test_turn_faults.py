@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import threading
 from collections.abc import Iterator
@@ -47,6 +48,30 @@ def begin(interlock: Supervised, text: str, **options: object) -> Watching:
     """Start a turn of the agent that is about to be harmed."""
     turn = interlock.client.start_turn(text, agent="other", **options)["turn"]  # type: ignore[arg-type]
     return Watching(interlock, turn)
+
+
+def test_a_connection_that_cannot_be_made_ends_one_call(interlock: Supervised) -> None:
+    """Agent worker without a free descriptor: its call ends as unavailable, its turn goes on."""
+    interlock.client.control("restart", "agent:other")
+    ready(interlock, "agent:other")
+    begin(interlock, 'mcp:good/echo {"a": 1}').join()
+    pid = interlock.worker("agent:other")["pid"]
+    used = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
+    free = next(number for number in range(1 << 16) if number not in used)
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (free, before[1]))
+    try:
+        turn = begin(interlock, 'mcp:good/echo {"a": 2}\nmcp:bad/echo {"a": 3}')
+        turn.join()
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+    results = [item for item in turn.items if item["type"] == "tool.result"]
+    assert [item["outcome"] for item in results] == ["ok", "unavailable"]
+    assert "Too many open files" in results[1]["content"][0]["text"]
+    assert turn.items[-1]["type"] == "turn.completed"
+    again = begin(interlock, 'mcp:bad/echo {"a": 4}')
+    again.join()
+    assert [i["outcome"] for i in again.items if i["type"] == "tool.result"] == ["ok"]
 
 
 def test_an_agent_killed_in_a_turn_ends_it_for_everybody(interlock: Supervised) -> None:

@@ -275,6 +275,48 @@ def test_another_supervisor_took_over(peer: Peer, bus: Client) -> None:
         bus.status()
 
 
+_SHORT = """
+import os, resource, sys
+import interlock.bus.calling, interlock.bus.edge
+from interlock.bus import connect
+from interlock.bus.errors import InterlockError
+
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+for free in range(16):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (60, hard))
+    held = []
+    try:
+        while True:
+            held.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError:
+        pass
+    for one in range(free):
+        os.close(held.pop())
+    said = ""
+    try:
+        with connect(sys.argv[1]) as bus:
+            bus.status()
+            said = bus.call("mcp:test/echo", {}).outcome
+    except InterlockError as error:
+        said = error.code
+    for one in held:
+        os.close(one)
+    print(free, said)
+"""
+
+
+def test_a_program_without_descriptors_gets_an_error_or_an_outcome(peer: Peer) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _SHORT, str(peer.home.path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    said = [line.split()[1] for line in done.stdout.splitlines()]
+    assert len(said) == 16 and said[-1] == "ok" and "unavailable" in said
+
+
 def test_wrong_use(peer: Peer) -> None:
     bus = connect(peer.home.path)
     with pytest.raises(UsageError):

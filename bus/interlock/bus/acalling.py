@@ -21,7 +21,7 @@ from interlock.bus.calling import (
 from interlock.bus.codec import decode_as
 from interlock.bus.dataedge import CallAnswer, DataEdge
 from interlock.bus.edge import OnProgress, remember
-from interlock.bus.errors import InterlockError
+from interlock.bus.errors import InterlockError, UnreachableError
 from interlock.bus.line import CHECK
 from interlock.bus.messages import Gone, Reply, Resolve
 from interlock.bus.results import CallResult
@@ -121,7 +121,12 @@ class AsyncCaller:
         """Begin a call. Whoever awaits it holds no coroutine in between: this is a hot path."""
         first = route.timeout if first is None else first
         latest = max(first, route.timeout_max) if latest is None else latest
-        edge, ticket = self._edge(route)
+        try:
+            edge, ticket = self._edge(route)
+        except UnreachableError as error:
+            refused: asyncio.Future[CallAnswer] = asyncio.get_running_loop().create_future()
+            refused.set_result(CallAnswer(outcome=error.code, message=error.message))
+            return refused
         future = edge.call(route.local, body, first, latest, on_progress, ticket)
         if self._look is None:
             self._look_later()

@@ -12,7 +12,6 @@ import zmq
 from interlock.bus.codec import check_json, encode, read_answer
 from interlock.bus.endpoints import ConnectionInfo, Home, read_connection
 from interlock.bus.errors import (
-    ConnectionLostError,
     InterlockError,
     MalformedError,
     NoSupervisorError,
@@ -20,10 +19,10 @@ from interlock.bus.errors import (
     UsageError,
 )
 from interlock.bus.given import encode_request
-from interlock.bus.line import CHECK, find_supervisor, lost_supervisor, supervisor_lives
+from interlock.bus.line import CHECK, PEER, find_supervisor, lost_supervisor, supervisor_lives
 from interlock.bus.messages import ApiAnswer, Gone, Reply, Request
 from interlock.bus.results import error_of
-from interlock.bus.socket import FdSocket, OwnContext, open_socket
+from interlock.bus.socket import FdSocket, OwnContext, connect_socket
 
 Answer = tuple[ApiAnswer, bytes | None]
 
@@ -48,13 +47,13 @@ class AsyncLine:
         self.dropped = 0
         """Frames that were no answer, or answers that nobody waits for."""
         self.on_gone: Callable[[Gone], None] = lambda message: None
-        self.ctx: zmq.Context[zmq.Socket[bytes]] = OwnContext(io_threads=1)
+        self.ctx: zmq.Context[zmq.Socket[bytes]] = OwnContext.made(PEER)
         self._answered = False
         self._ids = 0
         self._boxes: dict[int, Mailbox] = {}
         self._writable = asyncio.Event()
         self._subscriptions: set[FdSocket] = set()
-        self._api = self._connect()
+        self._api = self._connect(self.info)
 
     def close(self) -> None:
         """Close every socket and end their I/O thread; twice is harmless."""
@@ -69,8 +68,8 @@ class AsyncLine:
     def subscribe(self, on_message: Callable[[list[bytes]], None], high_water: int) -> FdSocket:
         """Open a subscription to all events, until `unsubscribe` or the end of the line."""
         self.check_open()
-        sock = open_socket(self.ctx, zmq.SUB, rcvhwm=high_water, subscribe=b"msgpack")
-        sock.connect(self.info.events)
+        options: dict[str, int | bytes] = {"rcvhwm": high_water, "subscribe": b"msgpack"}
+        sock = connect_socket(self.ctx, zmq.SUB, self.info.events, PEER, **options)
         subscription = FdSocket(sock, on_message)
         self._subscriptions.add(subscription)
         return subscription
@@ -167,24 +166,18 @@ class AsyncLine:
             return False
         if info.epoch == self.info.epoch or not supervisor_lives(self.home, info):
             return False
+        api = self._connect(info)
         for box in self._boxes.values():  # what the last one was asked, nobody answers any more
             box.lost = self._lost()
             box.news.set()
         self.info = info
         self._answered = False
         self._api.close()
-        self._api = self._connect()
+        self._api = api
         return True
 
-    def _connect(self) -> FdSocket:
-        sock = open_socket(self.ctx, zmq.DEALER, immediate=1)
-        try:
-            sock.connect(self.info.api)
-        except zmq.ZMQError as error:
-            sock.close(0)
-            raise ConnectionLostError(
-                f"{self.info.api} cannot be used: {error.strerror}."
-            ) from None
+    def _connect(self, info: ConnectionInfo) -> FdSocket:
+        sock = connect_socket(self.ctx, zmq.DEALER, info.api, PEER, immediate=1)
         return FdSocket(sock, self._on_api, on_writable=self._on_writable)
 
     async def _wait(self, event: asyncio.Event, end: float) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from interlock.bus.codec import decode_as
 from interlock.bus.edge import Edge, OnProgress
-from interlock.bus.errors import OUTCOMES
+from interlock.bus.errors import OUTCOMES, UnreachableError
 from interlock.bus.line import Line
 from interlock.bus.messages import Gone, Reply, Resolve
 from interlock.bus.records import Target
@@ -105,7 +105,11 @@ class Caller:
             self._routes.keep(capability, route, time.monotonic())
         first = route.timeout if timeout is None else timeout
         latest = route.timeout_max if timeout_max is None else timeout_max
-        ending = self._edge(route).call(route, body, first, latest, on_progress)
+        try:
+            edge = self._edge(route)
+        except UnreachableError as error:
+            return failed_call(route.capability, error.code, error.message)
+        ending = edge.call(route, body, first, latest, on_progress)
         return result_of(route.capability, ending)
 
     def _edge(self, route: Route) -> Edge:

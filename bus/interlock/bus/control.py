@@ -10,7 +10,7 @@ from interlock.bus.codec import decode_control_down, encode, mended
 from interlock.bus.errors import MalformedError
 from interlock.bus.messages import ControlDown, ControlUp
 from interlock.bus.records import Boot
-from interlock.bus.socket import FdSocket, open_socket
+from interlock.bus.socket import FdSocket, connect_socket
 
 
 class ControlChannel:
@@ -28,8 +28,9 @@ class ControlChannel:
         on_message: Callable[[ControlDown, bytes | None], None],
         on_bad: Callable[[MalformedError], None] | None = None,
     ) -> None:
-        sock = open_socket(ctx, zmq.DEALER, routing_id=boot.identity)
-        sock.connect(boot.control)
+        sock = connect_socket(
+            ctx, zmq.DEALER, boot.control, "the supervisor", routing_id=boot.identity
+        )
         self.dropped = 0
         self._on_message = on_message
         self._on_bad = on_bad

@@ -28,7 +28,7 @@ from interlock.bus.messages import (
     Result,
 )
 from interlock.bus.records import Target
-from interlock.bus.socket import HIGH_WATER, FdSocket, open_socket
+from interlock.bus.socket import HIGH_WATER, FdSocket, connect_socket
 from interlock.bus.tickets import peek
 from interlock.bus.wording import spoken
 
@@ -111,7 +111,8 @@ class DataEdge:
     """Calls one generation of a worker. Dropped for good when that generation ends.
 
     `late` counts answers that came after their call had ended here, `dropped` frames that were no
-    message. `refused` is the last reason for which the target did not accept a ticket.
+    message. `refused` is the last reason for which the target did not accept a ticket. Making one
+    raises UnreachableError.
     """
 
     def __init__(
@@ -138,8 +139,7 @@ class DataEdge:
         self._ended = ""
         self._timer: asyncio.TimerHandle | None = None
         # Nothing is queued for a target that is not there: it might be the next generation.
-        sock = open_socket(ctx, zmq.DEALER, immediate=1)
-        sock.connect(target.endpoint)
+        sock = connect_socket(ctx, zmq.DEALER, target.endpoint, target.worker, immediate=1)
         self._socket = FdSocket(
             sock, self._received, on_writable=self._writable, on_unsent=self._unsent
         )

@@ -50,7 +50,9 @@ class Edge:
         self._ids = 0
         self.ended: str | None = None
         """Why the generation ended; None while it lives."""
-        self._sock = line.connect(zmq.DEALER, target.endpoint, self._on_frames, immediate=1)
+        self._sock = line.connect(
+            zmq.DEALER, target.endpoint, self._on_frames, target.worker, immediate=1
+        )
 
     def call(
         self,

@@ -63,6 +63,19 @@ class ConnectionLostError(InterlockError):
     code = "connection_lost"
 
 
+class UnreachableError(InterlockError):
+    """This process cannot make a connection: it has no descriptor or no socket left for one."""
+
+    code = "unavailable"
+
+    def __init__(self, peer: str, why: str) -> None:
+        super().__init__(
+            f"No connection to {peer} can be made: {why}. Try again when fewer files are open, or "
+            "raise the limit of open files."
+        )
+        self.peer = peer
+
+
 class RequestTimeoutError(InterlockError):
     """The supervisor did not answer a request within the client's deadline."""
 

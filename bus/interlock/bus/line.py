@@ -28,7 +28,7 @@ from interlock.bus.errors import (
 from interlock.bus.given import encode_request
 from interlock.bus.messages import ApiAnswer, Gone, Reply, Request
 from interlock.bus.results import error_of
-from interlock.bus.socket import OwnContext, open_socket
+from interlock.bus.socket import OwnContext, connect_socket
 from interlock.bus.wording import spoken
 
 Socket = zmq.Socket[bytes]
@@ -37,6 +37,8 @@ Answer = tuple[ApiAnswer, bytes | None]
 
 CHECK: Final = 0.25
 """Seconds of silence after which the supervisor's process is looked at."""
+PEER: Final = "the supervisor"
+"""Who it is to whom a line leads, in words."""
 _BUDGET: Final = 256
 """Messages taken from one socket before the caller's own work has a turn."""
 # Plain integers: combining and comparing the enum's members would cost as much as a system call.
@@ -130,19 +132,24 @@ class Line:
         self._ids = 0
         self._inbox: dict[int, deque[Answer]] = {}
         self._handlers: dict[Socket, Handler] = {}
-        self._ctx: zmq.Context[Socket] = OwnContext(io_threads=1)
+        self._ctx: zmq.Context[Socket] = OwnContext.made(PEER)
         self._poller = zmq.Poller()
         self._api = self.connect(zmq.DEALER, self.info.api, self._on_api, immediate=1)
 
-    def connect(self, kind: int, endpoint: str, handler: Handler, **options: int | bytes) -> Socket:
-        """Open a further socket whose messages go to `handler`, while `pump` runs."""
+    def connect(
+        self,
+        kind: int,
+        endpoint: str,
+        handler: Handler,
+        peer: str = PEER,
+        **options: int | bytes,
+    ) -> Socket:
+        """Open a further socket whose messages go to `handler`, while `pump` runs.
+
+        `peer` names the other end in words. Raises UnreachableError.
+        """
         self._check_open()
-        sock = open_socket(self._ctx, kind, **options)
-        try:
-            sock.connect(endpoint)
-        except zmq.ZMQError as error:
-            sock.close(0)
-            raise ConnectionLostError(f"{endpoint} cannot be used: {error.strerror}.") from None
+        sock = connect_socket(self._ctx, kind, endpoint, peer, **options)
         self._handlers[sock] = handler
         self._poller.register(sock, zmq.POLLIN)
         return sock
@@ -296,10 +303,11 @@ class Line:
             return False
         if info.epoch == self.info.epoch or not supervisor_lives(self.home, info):
             return False
+        api = self.connect(zmq.DEALER, info.api, self._on_api, immediate=1)
         self.info = info
         self.answered = False
         self.disconnect(self._api)
-        self._api = self.connect(zmq.DEALER, info.api, self._on_api, immediate=1)
+        self._api = api
         return True
 
     def _check_open(self) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import zmq
 
+from interlock.bus.errors import UnreachableError
 from interlock.bus.messages import MAX_MESSAGE, ZERO_COPY
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ MAX_FRAMES: Final = 8
 """Frames of one message that are kept; no message of any plane has that many."""
 MAX_HELD: Final = 64
 """Messages of a burst that are held back until they are sent together."""
+OWN_DESCRIPTORS: Final = 8
+"""Descriptors that a context and its first socket take."""
 HANDSHAKE_MS: Final = 5000
 """How long a peer may take to introduce itself."""
 
@@ -38,6 +42,21 @@ class OwnContext(zmq.Context[zmq.Socket[bytes]]):
         made: zmq.Socket[bytes] = super().socket(*arguments, **options)
         self._opened = (*(one for one in self._opened if not one.closed), made)
         return made
+
+    @classmethod
+    def made(cls, peer: str) -> OwnContext:
+        """Make one for connections to `peer`. Raises UnreachableError."""
+        spare: list[int] = []
+        try:
+            # libzmq ends the process if its threads find no descriptor.
+            while len(spare) < OWN_DESCRIPTORS:
+                spare.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+            return cls(io_threads=1)
+        except (OSError, zmq.ZMQError) as error:
+            raise UnreachableError(peer, error.strerror or str(error)) from None
+        finally:
+            for descriptor in spare:
+                os.close(descriptor)
 
     def __del__(self) -> None:
         """Close what is open, then end."""
@@ -69,6 +88,28 @@ def open_socket(
         chosen |= {"router_mandatory": 1, "router_handover": 0}
     for name, value in (chosen | options).items():
         sock.set(getattr(zmq.SocketOption, name.upper()), value)
+    return sock
+
+
+def connect_socket(
+    ctx: zmq.Context[zmq.Socket[bytes]],
+    kind: int,
+    endpoint: str,
+    peer: str,
+    **options: int | bytes,
+) -> zmq.Socket[bytes]:
+    """Make a socket as `open_socket` does and connect it; `peer` names the other end in words.
+
+    Raises UnreachableError, and leaves nothing open then.
+    """
+    sock = None
+    try:
+        sock = open_socket(ctx, kind, **options)
+        sock.connect(endpoint)
+    except zmq.ZMQError as error:
+        if sock is not None:
+            sock.close(0)
+        raise UnreachableError(peer, error.strerror or str(error)) from None
     return sock
 
 

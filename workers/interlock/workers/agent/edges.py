@@ -10,7 +10,7 @@ from typing import Final
 import zmq
 
 from interlock.bus.channel import DataEdge
-from interlock.bus.errors import TicketError
+from interlock.bus.errors import TicketError, UnreachableError
 from interlock.bus.records import Target
 from interlock.workers.agent.tickets import TicketDesk
 
@@ -27,7 +27,10 @@ class EdgePool:
         self._ended: dict[str, int] = {}
 
     def edge(self, target: Target) -> DataEdge | None:
-        """Return the connection to that generation, or None if it has ended."""
+        """Return the connection to that generation, or None if it has ended.
+
+        Raises UnreachableError.
+        """
         worker, generation = target.worker, target.generation
         if generation <= self._ended.get(worker, -1):
             return None
@@ -151,6 +154,6 @@ class TurnTickets:
             if edge is None:
                 return False
             held.ticket = edge.open(held.target.ticket)
-        except TicketError:
+        except (TicketError, UnreachableError):
             return False
         return True

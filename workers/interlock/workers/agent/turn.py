@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 from interlock.bus import events
 from interlock.bus.channel import DataEdge
-from interlock.bus.errors import TicketError
+from interlock.bus.errors import TicketError, UnreachableError
 from interlock.bus.messages import OfferUpdate, TurnDispatch
 from interlock.bus.records import OfferRow, Target, Tier
 from interlock.bus.tickets import peek
@@ -254,7 +254,7 @@ class TurnRun:
                 if outcome is not None:
                     return outcome
             return await self._outside(request, row)
-        except TicketError as error:
+        except (TicketError, UnreachableError) as error:
             return _failure(error.code, error.message)
 
     async def _held(self, request: drive.ToolRequest, row: OfferRow) -> drive.Outcome | None:
