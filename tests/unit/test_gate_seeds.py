@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from gate_texts import GITHUB, NOTEBOOKLM, NOTHING, SEVEN
 
-from interlock.supervisor.gate import GateIndex, decide, explain
+from interlock.supervisor.gate import GateIndex, SourceText, decide, explain
 from interlock.supervisor.shipped import tables
 
 INDEX = GateIndex.build((GITHUB, NOTEBOOKLM), tables())
@@ -31,3 +31,27 @@ def test_a_name_in_any_spelling(text: str, spelling: str) -> None:
     assert decision.offered == ("mcp:notebooklm",)
     assert rows["mcp:notebooklm"].by == "name"
     assert rows["mcp:github"].by == "gate"
+
+
+TINY = SourceText("mcp:notebooklm", "notebooklm-mcp", "", (("report_create", "Create a report"),))
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        ("write a report", ()),
+        ("Write me a short report", ()),
+        ("create a new file", ()),
+        ("Erstelle ein Dokument", ()),
+        ("schreib einen Bericht", ()),
+        ("make a report in NotebookLM", ("mcp:notebooklm",)),
+    ],
+)
+def test_a_request_for_just_any_text_is_about_no_source(text: str, right: tuple[str, ...]) -> None:
+    assert decide(GateIndex.build((TINY,), tables()), text).offered == right
+
+
+def test_it_is_about_a_source_that_is_named_after_it() -> None:
+    notes = SourceText("mcp:notes", "apple-notes", "", (("create_note", "Create a note"),))
+    index = GateIndex.build((TINY, notes), tables())
+    assert decide(index, "make a note").offered == ("mcp:notes",)

@@ -9,6 +9,7 @@ from typing import Final
 
 from interlock.supervisor.gate.entry import Entry
 from interlock.supervisor.gate.gather import Gathered, Hit
+from interlock.supervisor.gate.generic import says_nothing_of_what
 from interlock.supervisor.gate.index import GateIndex
 from interlock.supervisor.gate.named import Calls
 from interlock.supervisor.gate.numbers import FARTHEST
@@ -183,9 +184,15 @@ def worth_a_look(gathered: Gathered, calls: Calls) -> dict[str, list[Hit]]:
             found.setdefault(source, [])
     for at, word in gathered.words:
         places = word.places
-        for source, hits in found.items():
-            if source in places:
-                hits.append((at, *places[source]))
+        if len(places) < len(found):
+            for source, (term, weight) in places.items():
+                if source in found:
+                    found[source].append((at, term, weight))
+        else:
+            for source, hits in found.items():
+                if source in places:
+                    term, weight = places[source]
+                    hits.append((at, term, weight))
     return found
 
 
@@ -214,9 +221,18 @@ def beside(
     return found
 
 
+def _is_named(index: GateIndex, source: str, words: list[Hit]) -> bool:
+    return not index.entries[source].name_terms.isdisjoint(term for _, term, _ in words)
+
+
 def points(index: GateIndex, gathered: Gathered, calls: Calls) -> dict[str, float]:
-    """Return by source how likely it is that the request is about it, between 0 and 1."""
+    """Return by source how likely it is that the request is about it, between 0 and 1.
+
+    "Write a report" is only about sources that have one of its words in their own names.
+    """
     hits = worth_a_look(gathered, calls)
+    if says_nothing_of_what(gathered.words):
+        hits = {source: words for source, words in hits.items() if _is_named(index, source, words)}
     found: dict[str, float] = {}
     for source, values in beside(hits, alone(index, gathered, hits, calls)):
         numbers = index.numbers.others if found else index.numbers.best
