@@ -120,6 +120,19 @@ def test_turn(cli: CommandLine) -> None:
     assert turn in cli.run("turns")
 
 
+def test_a_turn_that_has_ended_can_be_watched_from_its_end(cli: CommandLine) -> None:
+    """Whoever resumes where the stream ended learns how the turn did, not that it is lost."""
+    items = cli.lines("turn", ECHO)
+    for beyond in (0, 100):
+        offset = str(len(items) + beyond)
+        out, err = cli.both("turn-watch", items[0]["turn"], "--offset", offset)
+        assert out == "" and err.endswith("it has ended: completed.\n")
+    late = cli.lines("turn", "mcp:small/mute {}", "--deadline", "0.3", code=5)
+    arguments = ("turn-watch", late[0]["turn"], "--offset", str(len(late)))
+    assert cli.both(*arguments, code=5)[1].endswith("it has ended: failed.\n")
+    assert cli.lines(*arguments, code=5) == []
+
+
 def test_a_turn_names_the_file_that_holds_the_whole_of_a_result(cli: CommandLine) -> None:
     text = "ä" * 20_000
     items = cli.lines("turn", f"mcp:small/echo {json.dumps({'text': text})}")
@@ -159,6 +172,12 @@ def test_a_detached_turn_is_cancelled_by_hand(cli: CommandLine) -> None:
     turn = cli.json("turn", "mcp:small/mute {}", "--detach")["turn"]
     assert cli.json("turn-cancel", turn)["turn"] == turn
     assert cli.lines("turn-watch", turn, code=1)[-1]["type"] == "turn.cancelled"
+    assert cli.run("turn-cancel", turn) == f"turn {turn} is cancelled\n"
+    running = cli.json("turn", "mcp:small/mute {}", "--detach")["turn"]
+    assert f"turn {running} is being cancelled; " in cli.run("turn-cancel", running)
+    cli.both("turn-watch", running, code=1)
+    done = cli.lines("turn", ECHO)[0]["turn"]
+    assert cli.run("turn-cancel", done) == f"turn {done} had ended before: completed\n"
 
 
 def test_attach_streams_and_resumes(cli: CommandLine) -> None:

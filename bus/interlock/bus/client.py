@@ -213,6 +213,7 @@ class Client:
     def watch(self, turn: str, offset: int = 0) -> Iterator[Document]:
         """Go through a turn's stream from an offset to its end, waiting for what is to come.
 
+        Nothing comes of a turn that has ended with fewer items.
         Raises NotFoundError for an unknown turn, ConnectionLostError if the supervisor goes away.
         """
         from interlock.bus.feeds import watch_turn

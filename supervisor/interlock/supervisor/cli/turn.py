@@ -13,6 +13,7 @@ from interlock.bus.client import Client
 from interlock.bus.errors import ConnectionLostError
 from interlock.bus.given import encode_text
 from interlock.bus.limits import MAX_TEXT
+from interlock.bus.watching import ENDED
 from interlock.supervisor.cli.exits import DONE, FAILED, TIMED_OUT
 from interlock.supervisor.cli.given import Count, Seconds, json_lines, standard_input
 from interlock.supervisor.cli.output import clean, counted, cut, document, note, one_line, write
@@ -90,7 +91,8 @@ def follow(bus: Client, turn_id: str, offset: int, *, as_json: bool, cancel: boo
     show = _Show(as_json)
     stream = bus.watch(turn_id, offset)
     try:
-        return _drain(stream, show)
+        end = _drain(stream, show)
+        return _exit_code(end) if end is not None else _ended_before(bus, turn_id)
     except KeyboardInterrupt:
         if not cancel:
             raise
@@ -100,12 +102,24 @@ def follow(bus: Client, turn_id: str, offset: int, *, as_json: bool, cancel: boo
     return FAILED
 
 
-def _drain(stream: Iterator[dict[str, Any]], show: _Show) -> int:
+def _drain(stream: Iterator[dict[str, Any]], show: _Show) -> dict[str, Any] | None:
+    """Show a stream; the item that ends its turn, None where none came."""
     for item in stream:
         show.item(item)
         if item["type"] in _ENDS:
-            return _exit_code(item)
-    raise ConnectionLostError("The turn's stream ended before the turn did; see `interlock turns`.")
+            return item
+    return None
+
+
+def _ended_before(bus: Client, turn_id: str) -> int:
+    """The exit code of a turn that has nothing to show any more, as whoever watched on sees."""
+    found = bus.turn_show(turn_id)
+    if found["state"] not in ENDED:
+        raise ConnectionLostError(
+            "The turn's stream ended before the turn did; see `interlock turns`."
+        )
+    note(f"There is no more of this turn to show; it has ended: {found['state']}.")
+    return _exit_code({**found, "type": f"turn.{found['state']}"})
 
 
 def _exit_code(end: dict[str, Any]) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from interlock.bus.watching import ENDED
 from interlock.supervisor.cli.given import Count, json_document
 from interlock.supervisor.cli.output import clean, cut, document, lasted, one_line, table, write
 from interlock.supervisor.cli.session import client, turn_meant
@@ -74,7 +75,16 @@ def turn_cancel(turn_id: str, as_json: bool) -> None:
     if as_json:
         document(found)
     else:
-        write(f"turn {clean(found['turn'])} is {found['state']}")
+        write(_cancelled(clean(found["turn"]), found["state"]))
+
+
+def _cancelled(turn: str, state: str) -> str:
+    """What a cancellation did, from the state in which it found the turn."""
+    if state == "cancelled":
+        return f"turn {turn} is cancelled"
+    if state in ENDED:
+        return f"turn {turn} had ended before: {state}"
+    return f"turn {turn} is being cancelled; `interlock turn-watch {turn}` shows how it ends"
 
 
 def _when(unix: float | None) -> str:
