@@ -116,6 +116,18 @@ def test_validate(cli: CommandLine) -> None:
     assert "no such file" in cli.both("validate", "nowhere.toml", code=1)[1]
 
 
+def test_validate_warns_of_a_rule_that_means_nothing(cli: CommandLine) -> None:
+    file = cli.folder / "interlock.toml"
+    file.write_text(
+        '[mcp_servers.time]\ncommand = "sh"\n[mcp_servers.bad]\ncommand = 1\n[policy]\n'
+        'ask = ["mcp:tiem/set_*", "mcp:bad/x"]\nblock = ["mcp:time/set"]\n'
+    )
+    out = cli.run("validate", "interlock.toml", code=1)
+    assert f"{file}:6: 'mcp:tiem/set_*' in policy.ask matches nothing that is configured" in out
+    assert "do: Did you mean mcp:time/set_*?" in out
+    assert out.count("matches nothing") == 1
+
+
 def test_validate_warns_of_what_cannot_run(cli: CommandLine) -> None:
     (cli.folder / "interlock.toml").write_text(
         """[mcp_servers.typo]

@@ -164,7 +164,10 @@ def test_the_list_is_judged_tool_by_tool_and_followed() -> None:
         async with running(settings) as rig:
             capabilities = await rig.expect(m.Capabilities)
             names = [row.name for row in capabilities.rows]
-            assert names.count("echo") == 1 and "fail" not in names
+            assert (
+                names.count("echo") == 1 and "fail" in names
+            )  # so that the supervisor can say why not
+            assert (await rig.call("fail")).outcome == "not_found"
             assert [n for n in names if n.startswith("page_")][-1] == "page_3_9"
             assert {(d.name, d.mended) for d in capabilities.dropped} == {
                 ("no_schema", True),
@@ -198,11 +201,13 @@ def test_new_settings_apply_to_the_running_server() -> None:
                 "folder": str(rig.home),
                 "results_folder": str(rig.results),
             }
+            told = len(rig.all(m.Capabilities))
             rig.send(m.Apply(), json.dumps(configure).encode())
-            await rig.expect(m.Capabilities, lambda c: "fail" not in {row.name for row in c.rows})
+            await rig.expect(m.Capabilities, lambda _: len(rig.all(m.Capabilities)) > told)
             first = rig.start_call("sleep", {"seconds": 0.5})
             assert (await rig.call("echo")).outcome == "overloaded"
             assert (await first).outcome == "ok"
+            assert (await rig.call("fail")).outcome == "not_found"
             assert text(await rig.call("pid")) == pid
 
     run(scenario())
@@ -217,9 +222,10 @@ def test_settings_that_change_during_the_start_count() -> None:
             configure = {"server": "rogue", "settings": settings, "folder": str(rig.home)}
             configure["results_folder"] = str(rig.results)
             rig.send(m.Apply(), json.dumps(configure).encode())
-            await rig.expect(m.Ready)
+            ready = await rig.expect(m.Ready)
             capabilities = await rig.expect(m.Capabilities)
-            assert "fail" not in {row.name for row in capabilities.rows}
+            assert len(capabilities.rows) == ready.tools + 1
+            assert (await rig.call("fail")).outcome == "not_found"
             first = rig.start_call("sleep", {"seconds": 0.3})
             assert (await rig.call("echo")).outcome == "overloaded"
             assert (await first).outcome == "ok"

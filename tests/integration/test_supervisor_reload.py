@@ -53,6 +53,50 @@ def test_each_change_does_what_it_means(tmp_path: Path) -> None:
         assert interlock.wait_event("worker.ready", "mcp:z", place)["generation"] == 2
 
 
+def test_rules_that_mean_nothing_are_told_of_once_it_is_known(tmp_path: Path) -> None:
+    base = timing() + DIRECT_AGENT + 'deny = ["mcp:z"]\n' + rogue_toml("x")
+    rules = '[policy]\nblock = ["mcp:x/ehco", "mcp:x/fail", "mcp:y/ehco"]\n'
+
+    def told(interlock: Supervised) -> list[tuple[str, str]]:
+        rows = [row for row in interlock.attention() if row["code"] == "matches_nothing"]
+        return [(row["message"].partition(": ")[2], row["fix"]) for row in rows]
+
+    # A server that is never ready may have anything; what is not there at all has nothing.
+    with Supervised(tmp_path, base + rules + rogue_toml("y", "mute_init")) as interlock:
+        interlock.wait_state("mcp:x", "READY")
+        near_x = "Did you mean mcp:x"
+        for fix in (near_x + "?", near_x + "/echo?"):
+            first = interlock.wait_event("attention.changed", code="matches_nothing", fix=fix)
+        assert "interlock-test.toml:" in first["message"]
+        assert dict(told(interlock)) == {
+            "'mcp:x/ehco' in policy.block matches nothing that mcp:x serves": near_x + "/echo?",
+            "'mcp:z' in agents.main.deny matches nothing that is configured": near_x + "?",
+        }
+        place = interlock.mark()
+        text = base.replace('"mcp:z"', '"mcp:x"') + rules.replace("mcp:x/ehco", "mcp:x/echo")
+        interlock.config.write_text(text + rogue_toml("y", "mute_init"))
+        for _ in range(2):
+            gone = interlock.wait_event(
+                "attention.changed", after=place, code="matches_nothing", clear=True
+            )
+            place = interlock.events.index(gone) + 1
+        assert told(interlock) == []
+
+
+def test_a_disabled_tool_is_told_as_disabled(tmp_path: Path) -> None:
+    config = timing() + rogue_toml("x", disabled_tools=["fail"])
+    with Supervised(tmp_path, config) as interlock:
+        count = interlock.wait_state("mcp:x", "READY")["tools"]
+        refused = interlock.client.call("mcp:x/fail")
+        assert refused.outcome == "denied"
+        assert "disabled in the server's entry (disabled_tools)" in str(refused.content)
+        place = interlock.mark()
+        interlock.config.write_text(timing() + rogue_toml("x"))
+        interlock.wait_event("catalog.changed", "mcp:x", place)
+        assert interlock.client.call("mcp:x/fail").outcome == "tool_error"
+        assert interlock.worker("mcp:x")["tools"] == count + 1
+
+
 def test_a_broken_file_keeps_what_runs_and_says_where(tmp_path: Path) -> None:
     config = timing() + rogue_toml("x")
     with Supervised(tmp_path, config) as interlock:

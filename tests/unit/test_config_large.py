@@ -21,7 +21,8 @@ def calls_of(path: Path) -> int:
     before = sys.getprofile()
     sys.setprofile(on_event)
     try:
-        settings, problems = check_file(path)
+        found = check_file(path)
+        settings, problems = found.settings, found.problems
     finally:
         sys.setprofile(before)
     assert settings.mcp_servers and not problems

@@ -16,6 +16,7 @@ from interlock.bus.messages import Apply
 from interlock.supervisor.attempts import attempt
 from interlock.supervisor.attention import Attention, Row
 from interlock.supervisor.config.diff import Diff, diff
+from interlock.supervisor.config.mistyped import CODE
 from interlock.supervisor.config.model import Loaded, Problem, Settings
 from interlock.supervisor.events.sequencer import Sequencer
 from interlock.supervisor.fleet.boot import configure_body
@@ -194,7 +195,9 @@ class Configuration:
             )
             for problem in problems
         ]
-        self._attention.replace(rows, lambda row: not row.file and row.name != "configuration")
+        self._attention.replace(
+            rows, lambda row: row.code == CODE or not (row.file or row.name == "configuration")
+        )
 
 
 def _wanted(member: Member) -> bool:

@@ -53,6 +53,7 @@ from interlock.supervisor.home.log import Log, RotatingFile
 from interlock.supervisor.lifecycle import inputs
 from interlock.supervisor.lifecycle.states import State, Worker
 from interlock.supervisor.links import Links
+from interlock.supervisor.mistakes import Mistakes
 from interlock.supervisor.policy.desk import ApprovalDesk
 from interlock.supervisor.policy.tickets import TicketOffice
 from interlock.supervisor.reload import Configuration, Loader
@@ -151,6 +152,8 @@ class Supervisor:
         self._configuration = Configuration(
             loader, loaded, self.fleet, self.attention, self.sequencer, links
         )
+        self._mistakes = Mistakes(lambda: self._configuration.loaded, catalog, self.attention)
+        self.sequencer.listen(self._mistakes.on_event)
         self._sampler = Sampler()
         self._background = Background(self._trouble)
         status = Status(
@@ -213,6 +216,7 @@ class Supervisor:
                 "home", lambda: watch_home(self.fleet, self._lock, self._home_lost)
             )
             self._background.keep("upkeep", self._upkeep.watch)
+            self._background.keep("patterns", self._mistakes.watch)
             self._background.keep(
                 "revocations", lambda: repeat_revocations(self.fleet, self._tickets)
             )

@@ -16,9 +16,11 @@ from interlock.supervisor.cli.exits import DONE, FAILED
 from interlock.supervisor.cli.given import json_document
 from interlock.supervisor.cli.output import clean, document, exact, options, write
 from interlock.supervisor.config import Problem, load
+from interlock.supervisor.config.mistyped import mistyped
+from interlock.supervisor.config.model import Loaded
 from interlock.supervisor.config.present import absent
 from interlock.supervisor.config.read import check_file
-from interlock.supervisor.config.toolnotes import tool_problems
+from interlock.supervisor.config.toolnotes import served_last, tool_problems
 from interlock.supervisor.config.workspace import LOCAL_FILE, places
 
 UNTRUSTED: Final = "untrusted"
@@ -81,16 +83,24 @@ def _problems(file: Path | None) -> tuple[Problem, ...]:
         found = load(home, here, None, os.environ)
         untrusted = tuple(each for each in found.problems if each.code in (UNTRUSTED, "gone"))
         trusted = load(home, here, None, os.environ, trust_all=True)
-        return (
-            *trusted.problems,
-            *untrusted,
-            *absent(trusted.settings, os.environ),
-            *tool_problems(home, trusted.settings),
-        )
+        return (*trusted.problems, *untrusted, *_beyond(trusted))
     if file.name == LOCAL_FILE:
         # It adjusts entries of other files, so alone it would look wrong.
         found = load(home, file.absolute().parent, None, os.environ, trust_all=True)
         if file.absolute() in found.files and os.path.exists(file):
-            return tuple(each for each in found.problems if each.file == str(file.absolute()))
-    settings, problems = check_file(file.absolute())
-    return (*problems, *absent(settings, os.environ), *tool_problems(home, settings))
+            every = (*found.problems, *_mistyped(found))
+            return tuple(each for each in every if each.file == str(file.absolute()))
+    found = check_file(file.absolute())
+    return (*found.problems, *_beyond(found))
+
+
+def _beyond(found: Loaded) -> Iterator[Problem]:
+    """Yield what only this machine, and what servers said when they ran last, can tell."""
+    yield from absent(found.settings, os.environ)
+    yield from tool_problems(options().home, found.settings)
+    yield from _mistyped(found)
+
+
+def _mistyped(found: Loaded) -> list[Problem]:
+    served = served_last(options().home, found.settings)
+    return mistyped(found.written, served, {each.entry for each in found.problems if each.entry})

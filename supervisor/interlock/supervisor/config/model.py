@@ -104,8 +104,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     unknown. `entry` is the worker whose entry has it, empty if none; after an error it
     does not run, or as its entry was before. Codes:
     unreadable, encoding, syntax, too_large, wrong_type, wrong_value, missing_key, unknown_key,
-    unread_key, unknown_agent, duplicate_key, comments, shadowed, not_configured, untrusted, gone,
-    trust_file.
+    unread_key, unknown_agent, matches_nothing, duplicate_key, comments, shadowed, not_configured,
+    untrusted, gone, trust_file.
     """
 
     file: str
@@ -133,6 +133,19 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         return f"{place}: {self.message}" if place else self.message
 
 
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """A pattern of capabilities, or the name of a tool of one source, as somebody wrote it."""
+
+    text: str
+    source: str = ""
+    """The worker that must have a tool of that name; empty for a pattern."""
+    forbids: bool = True
+    """Whether it matches every spelling, as what forbids does."""
+    key: str
+    file: str
+    line: int = 0
+
+
 class LayerFile(msgspec.Struct, frozen=True, kw_only=True):
     """The last good content of one file, kept so that a broken save changes nothing."""
 
@@ -158,6 +171,8 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """What is in force, weakest first; the next reading falls back on it file by file."""
     trusted: dict[str, str] = {}
     """The record of trust that was read: it counts on if it is damaged or gone later."""
+    written: tuple[Written, ...] = ()
+    """The names and patterns of capabilities in it."""
 
 
 def worker_name(section: str, name: str) -> str:

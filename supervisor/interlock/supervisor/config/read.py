@@ -7,7 +7,8 @@ from pathlib import Path
 
 from interlock.supervisor.config.keep import keep_entries
 from interlock.supervisor.config.merge import merge
-from interlock.supervisor.config.model import LayerFile, Loaded, Problem, Settings
+from interlock.supervisor.config.mistyped import written
+from interlock.supervisor.config.model import LayerFile, Loaded
 from interlock.supervisor.config.reading import TRUST_FILE, Reading
 from interlock.supervisor.config.validate import validate
 from interlock.supervisor.config.workspace import Candidate, places
@@ -55,10 +56,11 @@ def load(
         files=(*(one.path for one in found.counting), *found.aside, home / TRUST_FILE),
         layers=tuple(layers[1:]),
         trusted=reading.trusted,
+        written=written(settings, merged),
     )
 
 
-def check_file(path: Path) -> tuple[Settings, tuple[Problem, ...]]:
+def check_file(path: Path) -> Loaded:
     """Return what one file read alone says, and its problems; none if it is in order.
 
     Raises ConfigError if it cannot be read at all.
@@ -67,5 +69,6 @@ def check_file(path: Path) -> tuple[Settings, tuple[Problem, ...]]:
     alone = Candidate(path.absolute(), "explicit", True)
     layer = Reading(nowhere, None, True).layer(alone)
     layers = [_BUILT_IN] if layer is None else [_BUILT_IN, layer]
-    settings, problems = validate(merge(layers), str(path.parent))
-    return settings, tuple(problems)
+    merged = merge(layers)
+    settings, problems = validate(merged, str(path.parent))
+    return Loaded(settings=settings, problems=tuple(problems), written=written(settings, merged))

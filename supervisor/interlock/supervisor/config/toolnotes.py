@@ -1,4 +1,4 @@
-"""What was wrong with the tools of each server in the last run, for `interlock validate`.
+"""Which tools each server had in the last run, and what was wrong, for `interlock validate`.
 
 One small file in the home. It is kept by the digest of what defines the server, so what it says of
 an entry that has changed since is not believed.
@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +20,13 @@ import msgspec
 
 from interlock.bus.records import DroppedTool
 from interlock.supervisor.config.diff import RESTART_KEYS
-from interlock.supervisor.config.model import Problem, ServerEntry, Settings, worker_name
+from interlock.supervisor.config.model import (
+    CORE_WORKER,
+    Problem,
+    ServerEntry,
+    Settings,
+    worker_name,
+)
 
 FILE: Final = "tools.json"
 """Name of the file in the home."""
@@ -29,16 +35,20 @@ DELAY: Final = 1.0
 MAX_NOTES: Final = 100
 """Tools of one server."""
 MAX_TEXT: Final = 500
+MAX_NAMES: Final = 64 << 10
+"""Characters of all names of one server's tools."""
 MAX_FILE: Final = 16 << 20
 _PLACE: Final = re.compile(r"(tool|resource|template|prompt) \d+")
 """What stands for the name of something that has none."""
 
 
 class ServerNotes(msgspec.Struct, frozen=True, kw_only=True):
-    """What was wrong with the tools of one server."""
+    """What was wrong with the tools of one server, and the names of all that it has."""
 
     digest: str
     tools: tuple[DroppedTool, ...]
+    names: tuple[str, ...] | None = None
+    """Local names; None if there are too many, or an older Interlock wrote it."""
 
 
 class ToolNotes:
@@ -50,12 +60,21 @@ class ToolNotes:
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Future[None] | None = None
 
-    def note(self, worker: str, entry: object, dropped: Iterable[DroppedTool]) -> None:
-        """A server has reported its tools, among them these with a fault."""
+    def note(
+        self,
+        worker: str,
+        entry: object,
+        dropped: Iterable[DroppedTool],
+        names: Sequence[str] = (),
+    ) -> None:
+        """A server has reported its tools, by local name, and of others what is wrong."""
         if not isinstance(entry, ServerEntry):
             return
+        few = sum(map(len, names)) <= MAX_NAMES
         tools = tuple(_cut(tool) for _, tool in zip(range(MAX_NOTES), dropped, strict=False))
-        notes = ServerNotes(digest=entry_digest(entry), tools=tools)
+        notes = ServerNotes(
+            digest=entry_digest(entry), tools=tools, names=tuple(names) if few else None
+        )
         if self._notes.get(worker) != notes:
             self._notes[worker] = notes
             if self._timer is None:
@@ -103,6 +122,20 @@ def tool_problems(home: Path, settings: Settings) -> list[Problem]:
                 )
             )
     return problems
+
+
+def served_last(home: Path, settings: Settings) -> dict[str, tuple[str, ...] | None]:
+    """Return the local names of what each source served when it ran last; None if nobody knows."""
+    notes = _read(home)
+    served: dict[str, tuple[str, ...] | None] = {CORE_WORKER: None}
+    for name, entry in settings.mcp_servers.items():
+        worker = worker_name("mcp_servers", name)
+        known = notes.get(worker)
+        same = known is not None and known.digest == entry_digest(entry)
+        served[worker] = known.names if known is not None and same else None
+    for name in settings.cli_tools:
+        served[worker_name("cli_tools", name)] = (name,)
+    return served
 
 
 def left_out(tool: DroppedTool) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 from interlock.bus import messages as m
 from interlock.bus.errors import MalformedError
 from interlock.bus.names import LOCAL_MARK
+from interlock.bus.settings import McpServerSettings
 from interlock.supervisor.attention import MAX_TEXT, OWN_CODES, STATE, Attention, Row
 from interlock.supervisor.config.toolnotes import ToolNotes, left_out
 from interlock.supervisor.control.pacing import Pacing
@@ -198,13 +199,14 @@ class Inbox:
                 self._turns.on_tools_find(name, generation, message)
             case m.Capabilities() if member.worker.state in UP:
                 self._turns.on_capabilities(name, message, body)
-                count = sum(LOCAL_MARK not in row.name for row in message.rows)
+                count = _served(member, message)
                 now = time.monotonic()
                 self._fleet.feed(
                     name, inputs.ToolsReceived(now=now, generation=generation, tools=count)
                 )
                 self._attend_tools(name, message)
-                self._notes.note(name, member.entry, message.dropped)
+                names = [row.name for row in message.rows]
+                self._notes.note(name, member.entry, message.dropped, names)
             case _:
                 return False
         return True
@@ -225,3 +227,10 @@ class Inbox:
             text = f"{more} more tools were mended or left out."
             rows.append(Row(name=name, code=TOOLS, message=text, fix=f"interlock logs {name}"))
         self._attention.replace(rows, lambda row: row.name != name or row.code != TOOLS)
+
+
+def _served(member: Member, message: m.Capabilities) -> int:
+    """How many tools a server has that its entry does not disable."""
+    settings = member.entry.settings
+    hidden = settings.disabled_tools if isinstance(settings, McpServerSettings) else ()
+    return sum(LOCAL_MARK not in row.name and row.name not in hidden for row in message.rows)

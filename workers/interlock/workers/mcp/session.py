@@ -134,7 +134,7 @@ class McpSession:
         """Return the last line of the server's standard error."""
         return self._stderr.last_line if self._stderr else ""
 
-    async def list_tools(self, disabled: tuple[str, ...], seconds: float) -> tools.ToolList:
+    async def list_tools(self, seconds: float) -> tools.ToolList:
         """Fetch all pages of the tool list within `seconds`.
 
         A server that says that it has no tools may answer with an error or not at all. Raises
@@ -144,7 +144,7 @@ class McpSession:
         try:
             async with asyncio.timeout(limit):
                 return tools.read_tools(
-                    await self._pages("tools/list", _tool_page, tools.MAX_TOOLS), disabled
+                    await self._pages("tools/list", _tool_page, tools.MAX_TOOLS)
                 )
         except TimeoutError:
             problem = WorkerError(

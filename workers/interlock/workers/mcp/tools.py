@@ -82,9 +82,8 @@ def read_page(result: bytes) -> Page:
         raise ValueError("it is nested too deeply") from error
 
 
-def read_tools(raw_tools: Iterable[bytes], disabled: Iterable[str] = ()) -> ToolList:
-    """Judge every tool of a list alone; `disabled` names tools to leave out without a word."""
-    hidden = frozenset(disabled)
+def read_tools(raw_tools: Iterable[bytes]) -> ToolList:
+    """Judge every tool of a list alone."""
     rows: dict[str, CapabilityReport] = {}
     documents: dict[str, bytes] = {}
     problems: list[DroppedTool] = []
@@ -114,9 +113,8 @@ def read_tools(raw_tools: Iterable[bytes], disabled: Iterable[str] = ()) -> Tool
             break
         if mended:
             problems.append(DroppedTool(name=label, reason=mended, mended=True))
-        if label not in hidden:
-            rows[label] = row
-            documents[row.digest] = document
+        rows[label] = row
+        documents[row.digest] = document
     return ToolList(tuple(rows.values()), documents, bounded(problems))
 
 

@@ -69,7 +69,7 @@ class McpKind:
         self._sent: set[str] = set()
         self._pace, self._slow = ListPace(), False
         """How soon the lists are read again, and whether a person was told that it is seldom."""
-        self._relist, self._applied = asyncio.Event(), asyncio.Event()
+        self._relist = asyncio.Event()
         self._log_limit = RateLimit(LOGS_PER_SECOND)
         self._degraded, self._trouble = False, ""
         """What the supervisor was told, and what it is to know."""
@@ -91,8 +91,7 @@ class McpKind:
         try:
             async with asyncio.timeout(limit):
                 session = await self._open_session()
-                hidden = self._configure.settings.disabled_tools
-                self._tools = await session.list_tools(hidden, limit)
+                self._tools = await session.list_tools(limit)
         except TimeoutError:
             raise self._mute(limit) from None
         except WorkerError as error:
@@ -113,15 +112,15 @@ class McpKind:
         self._publish()
         host.serve(calls.submit, session.transport.gather)
         host.background(self._follow_list(), "tool list")
-        tools = len(self._tools.rows)
+        tools = len(self._tools.names - set(configure.settings.disabled_tools))
         return Ready(tools=tools, server=session.server)
 
     async def apply(self, body: bytes) -> None:
         """Take over time limits, bounds and hidden tools; the server goes on running."""
-        self._configure = _read(body)
-        self._relist.set()
-        self._applied.set()
+        before, self._configure = self._configure, _read(body)
         if self._calls is not None:
+            if before.settings.disabled_tools != self._configure.settings.disabled_tools:
+                self._publish()  # the supervisor counts anew what is served
             self._calls.settings = _call_settings(self._configure)
             self._calls.circuit.open_for = self._configure.timing.circuit_open
             self._calls.pump()
@@ -187,7 +186,9 @@ class McpKind:
         """Report the tools; documents that this generation already sent are not sent again."""
         assert self._calls is not None
         found, extras = self._tools, self._extras
-        self._calls.names = found.names | extras.by_name.keys()
+        hidden = frozenset(self._configure.settings.disabled_tools)
+        # Those are reported, so that it can be said why they may not be called.
+        self._calls.names = (found.names - hidden) | extras.by_name.keys()
         self._calls.extras = extras.by_name
         documents = found.documents | extras.documents
         fresh = {d: msgspec.Raw(doc) for d, doc in documents.items() if d not in self._sent}
@@ -215,12 +216,10 @@ class McpKind:
         while True:
             calm = self._pace.calm_after if self._slow else None
             await _set_within(self._relist, RELIST_RETRY if stale else calm)
-            await _set_within(self._applied, self._pace.delay(clock()))
+            await asyncio.sleep(self._pace.delay(clock()))
             self._relist.clear()
-            self._applied.clear()
-            hidden = self._configure.settings.disabled_tools
             try:
-                found = await self._session.list_tools(hidden, RELIST_TIMEOUT)
+                found = await self._session.list_tools(RELIST_TIMEOUT)
             except (WorkerError, OverloadedError) as error:
                 if not stale:
                     self._stale(error)
