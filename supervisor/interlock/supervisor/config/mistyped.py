@@ -14,7 +14,7 @@ from typing import Final
 
 from interlock.bus.errors import UsageError
 from interlock.bus.names import QUIET_KINDS, WorkerName, capability_of, fold
-from interlock.bus.nearest import nearest_worker
+from interlock.bus.nearest import LIKE, nearest_worker
 from interlock.supervisor.config.merge import Merged, Path
 from interlock.supervisor.config.model import (
     CORE_WORKER,
@@ -28,7 +28,7 @@ from interlock.supervisor.policy.decision import CAREFUL, allows, forbids
 CODE: Final = "matches_nothing"
 """Code of these warnings."""
 NEAR: Final = 0.8
-"""How like a served name has to be, from 0 to 1, to be what was meant."""
+"""How like a served name has to be, from 0 to 1, that a rule for later is taken for a mistake."""
 MAX_NAMES: Final = 2_000
 """Patterns and names that are looked at; more of them are taken to be right."""
 MAX_COMPARED: Final = 50_000
@@ -126,7 +126,7 @@ class _Known:
         if one.source:
             own_names = self._local.get(one.source)
             if own_names is not None and one.text not in own_names:
-                like = get_close_matches(one.text, own_names, 1, 0.6)
+                like = get_close_matches(one.text, own_names, 1, LIKE)
                 yield f"that {one.source} serves", _fix(like[0] if like else "", one.source)
             return
         pattern = one.text.strip()
@@ -147,8 +147,8 @@ class _Known:
         elif single and not tool and not one.forbids and kind in ("mcp", *QUIET_KINDS):
             yield "by itself", _fix(f"{source}/*")
         else:
-            near = self._near(pattern, meant)
             exact = not _WILD.search(tool if single else pattern)
+            near = self._near(pattern, meant, LIKE if exact and single else NEAR)
             if near or (exact and (single or not one.forbids)):
                 where = f"that {meant[0]} serves" if single else "that is served"
                 yield where, _fix(near, meant[0] if single else "")
@@ -169,12 +169,12 @@ class _Known:
         about = (forbids if one.forbids else allows).__wrapped__
         return any(about(one.text, name) for name in names)
 
-    def _near(self, pattern: str, sources: Iterable[str]) -> str:
+    def _near(self, pattern: str, sources: Iterable[str], like: float) -> str:
         """Return the served name that somebody may have meant; "" if none is near."""
         names = [name for source in sources for name in self._names[source]]
         by_own = {fold(_OWN.split(name)[-1]): name for name in reversed(names)}
         own = fold(_WILD.sub("", _OWN.split(pattern)[-1]))
-        near = get_close_matches(own, by_own, 1, NEAR) if len(own) > 2 else []
+        near = get_close_matches(own, by_own, 1, like) if len(own) > 2 else []
         return by_own[near[0]] if near else ""
 
 
