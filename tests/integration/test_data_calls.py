@@ -12,7 +12,7 @@ import pytest
 import zmq
 from data_rig import Rig, run, ticket
 
-from interlock.bus import dataedge, dataserver, streams
+from interlock.bus import dataedge, dataserver, pace, streams
 from interlock.bus.channel import DataEdge
 from interlock.bus.codec import decode_data_down, encode
 from interlock.bus.messages import (
@@ -264,6 +264,29 @@ def test_progress_renews_the_deadline_up_to_its_cap(tmp_path: Path) -> None:
         answer = await future
         assert answer.outcome == "timeout"
         assert 1.95 < asyncio.get_running_loop().time() - began < 6
+
+    run(tmp_path, test)
+
+
+def test_progress_renews_a_deadline_that_is_shorter_than_its_pace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pace, "EVERY", 2.0)
+
+    async def test(rig: Rig) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        future = rig.edge().call("park", b"{}", 1.0, timeout_max=4.0, on_progress=lambda p: None)
+        call = await rig.next_parked()
+
+        def report() -> None:
+            call.progress(1)
+            if not future.done():
+                loop.call_later(0.02, report)
+
+        report()
+        assert (await future).outcome == "timeout"
+        assert loop.time() - began > 3.95
 
     run(tmp_path, test)
 

@@ -30,7 +30,7 @@ from interlock.bus.messages import (
     Result,
     Revoke,
 )
-from interlock.bus.pace import Pace
+from interlock.bus.pace import Pace, pace_for
 from interlock.bus.socket import FdSocket, open_socket
 from interlock.bus.streams import Outbox, ResultStream, WholeAnswer
 from interlock.bus.tickets import peek
@@ -144,7 +144,7 @@ class IncomingCall:
         """
         if self.wants_progress and not self.answered and not self.cancelled:
             if self._pace is None:
-                self._pace = self._server.pace(self._connection)
+                self._pace = self._server.pace(self._connection, self.deadline - self._started)
             text = writable(message[:MAX_NEWS])
             self._pace.tell(Progress(id=self.id, progress=progress, total=total, message=text))
 
@@ -277,13 +277,16 @@ class DataServer:
         if not self._socket.send([connection.identity, header]):
             self.dropped += 1
 
-    def pace(self, connection: Connection) -> Pace[Progress]:
-        """Return what slows the progress of one call down to what a caller can take."""
+    def pace(self, connection: Connection, patience: float) -> Pace[Progress]:
+        """Return what slows the progress of one call down to what a caller can take.
+
+        `patience`: seconds that it waits, renewed by each progress.
+        """
 
         def send(news: Progress) -> None:
             self.send(connection, news)
 
-        return Pace(self._loop, send)
+        return Pace(self._loop, send, pace_for(patience))
 
     def send_failure(self, connection: Connection, failure: Failure) -> None:
         """Send how a call ended, as soon as its caller can take it."""
