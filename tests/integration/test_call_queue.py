@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from data_rig import Rig, run
+from supervised import PATIENCE
 
 from interlock.bus.channel import DataEdge, IncomingCall
+from interlock.workers import cuts
 from interlock.workers.mcp.calls import Calls, CallSettings
 from interlock.workers.mcp.circuit import Circuit, CircuitState
 from interlock.workers.mcp.transport import Answer
@@ -22,8 +26,8 @@ class SteadyServer:
 
     closed = False
 
-    def __init__(self, seconds: float, crowd: int = 0) -> None:
-        self.seconds, self.crowd = seconds, crowd
+    def __init__(self, seconds: float, crowd: int = 0, result: bytes = b'{"content":[]}') -> None:
+        self.seconds, self.crowd, self.result = seconds, crowd, result
         self.asked: list[str] = []
         self.crowded = asyncio.Event()
         self._ids = itertools.count()
@@ -35,7 +39,7 @@ class SteadyServer:
         self.asked.append(request_id)
         if len(self.asked) == self.crowd:
             self.crowded.set()
-        answer = Answer(result=b'{"content":[]}')
+        answer = Answer(result=self.result)
         asyncio.get_running_loop().call_later(self.seconds, on_answer, answer)
 
     def notify(self, method: str, params: bytes) -> None:
@@ -66,6 +70,45 @@ def calls_of(server: SteadyServer, concurrency: int, circuit: Circuit) -> Calls:
     )
     calls.names = frozenset({"slow"})
     return calls
+
+
+class HungDisk:
+    """Keeps whoever writes to it until `free` is set."""
+
+    def __init__(self) -> None:
+        self.free = threading.Event()
+
+    def keep(self, whole: bytes, suffix: str, **where: object) -> tuple[None, str]:
+        self.free.wait(PATIENCE)
+        return None, "too late"
+
+
+def test_a_disk_that_hangs_costs_the_file_and_not_the_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that hangs: the results are cut all the same, and no place at the server is held."""
+    disk = HungDisk()
+    monkeypatch.setattr(cuts, "keep", disk.keep)
+    monkeypatch.setattr(cuts, "PATIENCE", 0.05)
+    text = b'{"content":[{"type":"text","text":"%b"}]}' % (b"x" * (2 << 20))
+
+    async def test(rig: Rig) -> None:
+        calls = calls_of(SteadyServer(0.0, result=text), 1, Circuit(10))
+        rig.handle = calls.submit  # type: ignore[method-assign]
+        rig.server.close()
+        rig.server = rig.serve()
+        edge = rig.edge()
+        try:
+            for _ in range(2):
+                answer = await asyncio.wait_for(edge.call("slow", b"{}", 30.0), PATIENCE / 2)
+                assert answer.outcome == "ok" and len(answer.body or b"") <= 1 << 20
+                assert b"could not be kept (the disk did not answer in time)" in (
+                    answer.body or b""
+                )
+        finally:
+            disk.free.set()
+
+    run(tmp_path, test)
 
 
 def test_a_queue_behind_a_healthy_server_opens_no_circuit(tmp_path: Path) -> None:

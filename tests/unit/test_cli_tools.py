@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from pathlib import Path
@@ -12,10 +13,43 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.bus.settings import CliToolSettings
+from interlock.bus.settings import CliConfigure, CliToolSettings
 from interlock.supervisor.config.clitools import cli_faults
+from interlock.workers.cli import worker
 from interlock.workers.cli.arguments import ArgumentError, input_schema, words
 from interlock.workers.cli.own import runs_interlock
+
+
+class FullQueue:
+    """A host whose control queue takes nothing until `free` is set."""
+
+    def __init__(self) -> None:
+        self.tried, self.free = 0, False
+
+    def send(self, *message: object) -> bool:
+        self.tried += 1
+        return self.free
+
+
+def test_what_could_not_be_reported_is_tried_again_once_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker, "SEND_AGAIN", 0.0)
+    host, kind = FullQueue(), worker.CliKind()
+    kind._host = host  # type: ignore[assignment]
+    body = msgspec.json.encode(
+        CliConfigure(tool="t", settings=tool(), folder="/", results_folder="/nowhere")
+    )
+
+    async def apply_often() -> None:
+        for _ in range(20):
+            await kind.apply(body)
+        host.tried, host.free = 0, True
+        for _ in range(5):
+            await asyncio.sleep(0)  # timers that are due run in the next turn of the loop
+
+    asyncio.run(apply_often())
+    assert host.tried == 1
 
 
 def tool(**keys: Any) -> CliToolSettings:

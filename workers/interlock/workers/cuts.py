@@ -6,6 +6,7 @@ large fields; the whole of it is kept in a file (0600), and the last content ite
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -18,6 +19,8 @@ FIELDS_ROOM: Final = 4096
 """Bytes at most of what a result has besides its content, such as `_meta`."""
 TEXT_FRAME: Final = 40
 """Bytes of a text item without its text."""
+PATIENCE: Final = 10.0
+"""Seconds to wait for the disk; after that a result goes on without a file for its whole."""
 NOTE_ROOM: Final = 2048
 """Bytes of the limit that are left for the note about the cut."""
 
@@ -37,6 +40,20 @@ def cut(body: bytes, limit: int, folder: Path, tool: str) -> Cut:
     """
     found = look(body) or Look([])
     path, problem = keep(*_whole(body, found), folder=folder, tool=tool)
+    return _shortened(body, found, limit, path, problem)
+
+
+async def cut_in_time(body: bytes, limit: int, folder: Path, tool: str) -> Cut:
+    """Shorten a result as `cut`, in a thread; a disk that hangs costs the file with the whole."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            return await asyncio.to_thread(cut, body, limit, folder, tool)
+    except TimeoutError:
+        found = look(body) or Look([])
+        return _shortened(body, found, limit, None, "the disk did not answer in time")
+
+
+def _shortened(body: bytes, found: Look, limit: int, path: Path | None, problem: str) -> Cut:
     room = max(limit - NOTE_ROOM, 0)
     short, spent = _fields(fields_of(body, found), min(FIELDS_ROOM, room // 4))
     if found.content:

@@ -22,7 +22,7 @@ from interlock.bus.wording import spoken
 from interlock.workers.cli.arguments import ArgumentError, input_schema, words
 from interlock.workers.cli.own import runs_interlock
 from interlock.workers.cli.run import ProgramRun
-from interlock.workers.cuts import cut
+from interlock.workers.cuts import cut_in_time
 from interlock.workers.failure import WorkerError
 from interlock.workers.kept import prune
 from interlock.workers.kind import Gauges, Host
@@ -56,6 +56,7 @@ class CliKind:
         self._count = 0
         self._sent: set[str] = set()
         self._lossy = False
+        self._again: asyncio.TimerHandle | None = None
 
     async def start(self, host: Host, body: bytes) -> Ready:
         """Find the program and serve it. Raises WorkerError where it cannot or may not be run."""
@@ -126,8 +127,12 @@ class CliKind:
         row = CapabilityReport(name=name, digest=digest, summary=about[:SUMMARY])
         if self._host.send(Capabilities(rows=(row,)), msgspec.json.encode(fresh)):
             self._sent = {digest}  # the supervisor forgets what the newest report does not name
-        else:
-            asyncio.get_running_loop().call_later(SEND_AGAIN, self._publish)
+        elif self._again is None:  # what waits already sends the newest
+            self._again = asyncio.get_running_loop().call_later(SEND_AGAIN, self._publish_again)
+
+    def _publish_again(self) -> None:
+        self._again = None
+        self._publish()
 
     # --- calls ---
 
@@ -259,7 +264,7 @@ class CliKind:
         if len(body) <= bound:
             return body
         folder = Path(self._configure.results_folder)
-        done = await asyncio.to_thread(cut, body, bound, folder, self._configure.tool)
+        done = await cut_in_time(body, bound, folder, self._configure.tool)
         if done.problem:
             message = f"Whole outputs cannot be kept: {done.problem}."
             self._host.notice("results_full", message=message, fix=f"Make room for {folder}.")

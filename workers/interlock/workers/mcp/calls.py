@@ -166,6 +166,7 @@ class Calls:
         self._time: Final = time.monotonic  # what the loop's clock is, without a call in between
         self._running: dict[str, _Run] = {}
         self._queue: deque[_Run] = deque()
+        self._cutting: set[asyncio.Task[cuts.Cut]] = set()
         self._refusal = ""
         self._timer: asyncio.TimerHandle | None = None
         self._idle: asyncio.Future[None] | None = None
@@ -328,12 +329,15 @@ class Calls:
     def _cut(self, run: _Run, body: bytes) -> None:
         settings = self.settings
         run.deadline = run.latest = run.window = math.inf
-        work = self._loop.run_in_executor(
-            None, cuts.cut, body, settings.max_result, settings.results_folder, run.call.name
+        cutting = cuts.cut_in_time(
+            body, settings.max_result, settings.results_folder, run.call.name
         )
+        work = self._loop.create_task(cutting)
+        self._cutting.add(work)
+        work.add_done_callback(self._cutting.discard)
         work.add_done_callback(partial(self._was_cut, run, results.is_error(body)))
 
-    def _was_cut(self, run: _Run, failed: bool, work: asyncio.Future[cuts.Cut]) -> None:
+    def _was_cut(self, run: _Run, failed: bool, work: asyncio.Task[cuts.Cut]) -> None:
         if run.ended or work.cancelled():
             return
         problem = work.exception()

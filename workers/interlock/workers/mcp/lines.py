@@ -19,11 +19,14 @@ class LineSplitter:
     """Collects chunks and hands out complete lines without their line feed.
 
     A line over `limit` bytes is thrown away while it streams past; what comes out is a LongLine.
-    Memory is bounded by `limit` plus one chunk. Pure.
+    One that lies in a chunk in whole, behind another line, comes out as it is: the limit is there
+    for memory, which is bounded by `limit` plus one chunk. Pure.
 
     >>> lines = LineSplitter(10)
     >>> lines.feed(b"ab"), lines.feed(b"c\\nd\\ne"), lines.feed(b"\\n")
     ([], [b'abc', b'd'], [b'e'])
+    >>> isinstance(lines.feed(b"f" * 11 + b"\\n")[0], LongLine)
+    True
     """
 
     def __init__(self, limit: int) -> None:
