@@ -200,6 +200,35 @@ def test_the_journal_comes_back_whole(tmp_path: Path, what: str) -> None:
         assert not interlock.attention(), interlock.attention()
 
 
+@pytest.mark.parametrize("where", [0, 8192])
+def test_a_journal_that_is_overwritten_in_place_keeps_what_it_had(
+    tmp_path: Path, where: int
+) -> None:
+    """journal.sqlite3 overwritten while running: said at once, and no turn is missing."""
+    with Supervised(tmp_path, timing() + GOOD) as interlock:
+        ready(interlock, *BOTH)
+        first = whole_turn(interlock, 'mcp:good/echo {"n": 1}')
+    with Supervised(tmp_path, timing() + GOOD) as interlock:
+        ready(interlock, *BOTH)
+        place = interlock.mark()
+        with interlock.home.journal.open("r+b") as file:
+            size = os.fstat(file.fileno()).st_size
+            assert size > where + 8192
+            file.seek(where)
+            file.write(b"\xa5" * (size - where))
+        interlock.wait_event("attention.changed", "supervisor", place, code="journal_damaged")
+        (row,) = (one for one in interlock.attention() if one["code"] == "journal_damaged")
+        (kept,) = interlock.home.path.glob("journal.damaged-*.sqlite3")
+        assert str(kept) in row["message"] and "interlock down" in row["fix"]
+        last = whole_turn(interlock, 'mcp:good/echo {"n": 1}')
+        until(lambda: interlock.client.turn_show(last)["calls"], what="its call in the journal")
+    with Supervised(tmp_path, timing() + GOOD) as interlock:
+        found = {row["turn"]: row["state"] for row in interlock.client.turns()["turns"]}
+        assert [found.get(turn) for turn in (first, last)] == ["completed"] * 2
+        assert interlock.client.turn_show(first)["calls"]
+        assert not interlock.attention(), interlock.attention()
+
+
 def test_the_records_of_processes_come_back(interlock: Supervised) -> None:
     """processes.json deleted: what a crash would leave stays known."""
     interlock.home.processes.unlink()

@@ -22,7 +22,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from interlock.bus.errors import JournalError
-from interlock.supervisor.events import journalfile
+from interlock.supervisor.events import journalfile, journalrescue
 from interlock.supervisor.events.journalfile import DamagedJournalError
 from interlock.supervisor.events.journalrows import (
     UNFINISHED,
@@ -108,14 +108,17 @@ class Journal:
         self._given_up: set[str] = set()
         self._degraded = False
         self._closing = False
-        self._removed = False
-        # The writer's own; the loop may read where its file is.
+        self._removed = self._overwritten = False
+        # The writer's own; the loop may read where its file is, and how often it was written.
+        self._writes = 0
         self._connection: sqlite3.Connection | None = None
         self._place = (0, 0)
         self._ended = self._bounds.prune_every
         self._reported = 0
         # The loop's own.
         self._slow = False
+        self._looking = journalrescue.Look(path)
+        self._checking = False
 
     @property
     def degraded(self) -> bool:
@@ -194,10 +197,28 @@ class Journal:
             self._given_up.discard(turn)
 
     def look(self) -> None:
-        """Have the file written anew if somebody removed or replaced it; nothing is lost then."""
+        """Have the file written anew if somebody removed, replaced or overwrote it.
+
+        Of one that is overwritten all is kept that can still be read.
+        """
         if journalfile.moved(self.path, self._place):
             with self._wake:
                 self._removed = True
+                self._wake.notify()
+        elif self._looking.doubtful(self._writes) and self._reader is not None:
+            if not self._checking and not self._closing:
+                self._checking = True
+                self._reader.submit(self._check)
+
+    def _check(self) -> None:
+        """In the reader's thread: read the file through; takes a moment for a large one."""
+        try:
+            whole = journalrescue.is_whole(self.path)
+        finally:
+            self._checking = False
+        if not whole:
+            with self._wake:
+                self._removed = self._overwritten = True
                 self._wake.notify()
 
     def _commit(
@@ -342,22 +363,29 @@ class Journal:
 
     def _write_anew(self) -> None:
         wanted, self._removed = self._removed, False
-        if not wanted or self._connection is None or not journalfile.moved(self.path, self._place):
+        overwritten, self._overwritten = self._overwritten, False
+        if not wanted or self._connection is None:
+            return
+        moved = journalfile.moved(self.path, self._place)
+        if not moved and (not overwritten or journalrescue.is_whole(self.path)):
             return
         try:
-            fresh = journalfile.write_anew(self._connection, self.path)
-            self._drop_connection()
-            journalfile.put_in_place(fresh, self.path, self._place)
-            self._connection = journalfile.connect(self.path)
-            journalfile.interrupt(self._connection, self.epoch, time.time())
+            if moved:
+                self._replace_removed(self._connection)
+            else:
+                self._replace_overwritten(self._connection)
         except (sqlite3.Error, OSError, JournalError) as error:
             known = isinstance(error, JournalError)
             trouble = error if known else journalfile.translate(error)
             with self._wake:
                 self._degraded = True
             self._tell(self._trouble, trouble)
-            return
-        self._place = journalfile.place(self.path)
+
+    def _replace_removed(self, connection: sqlite3.Connection) -> None:
+        fresh = journalfile.write_anew(connection, self.path)
+        self._drop_connection()
+        journalfile.put_in_place(fresh, self.path, self._place)
+        self._open_anew()
         self._tell(
             self._attention,
             REMOVED,
@@ -365,6 +393,26 @@ class Journal:
             "anew with all that it had.",
             f"Run `interlock down` before you touch {self.path}.",
         )
+
+    def _replace_overwritten(self, connection: sqlite3.Connection) -> None:
+        fresh, whole = journalrescue.rescue(connection, self.path)
+        self._drop_connection()
+        kept = journalfile.move_aside(self.path, int(time.time()))
+        fresh.rename(self.path)
+        self._open_anew()
+        what = "all that it had" if whole else "what could still be read of it"
+        self._tell(
+            self._attention,
+            DAMAGED,
+            f"The journal's file was overwritten while the supervisor ran; it was written anew "
+            f"with {what}, and the old file is kept as {kept}.",
+            f"Look at {kept}, or delete it; run `interlock down` before you touch {self.path}.",
+        )
+
+    def _open_anew(self) -> None:
+        self._connection = journalfile.connect(self.path)
+        journalfile.interrupt(self._connection, self.epoch, time.time())
+        self._place = journalfile.place(self.path)
 
     def _write(self, batch: list[Operation]) -> None:
         try:
@@ -393,6 +441,7 @@ class Journal:
 
     def _apply(self, connection: sqlite3.Connection, batch: Sequence[Operation]) -> None:
         durable = any(isinstance(operation, WAITED) for operation in batch)
+        self._writes += 1
         try:
             journalfile.apply(connection, self.epoch, batch, durable=durable)
         except (sqlite3.Error, ValueError, OverflowError) as error:
@@ -466,6 +515,7 @@ class Journal:
         if self._connection is None or not due:
             return
         self._ended = self._reported = 0
+        self._writes += 1
         # If the disk refuses, the next batch notices; nothing depends on the pruning.
         with contextlib.suppress(sqlite3.Error):
             journalfile.prune(

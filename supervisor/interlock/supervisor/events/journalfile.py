@@ -204,8 +204,13 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         if found != "ok":
             raise DamagedJournalError(f"The journal file is damaged ({found}).")
     if version < SCHEMA:
-        missing = _CREATE_APPROVALS if version else _CREATE + _CREATE_APPROVALS
-        connection.executescript(f"BEGIN;{missing}PRAGMA user_version = {SCHEMA};COMMIT;")
+        create(connection, version)
+
+
+def create(connection: sqlite3.Connection, version: int = 0) -> None:
+    """Make the tables that a file of that schema lacks. Raises what SQLite raises."""
+    missing = _CREATE_APPROVALS if version else _CREATE + _CREATE_APPROVALS
+    connection.executescript(f"BEGIN;{missing}PRAGMA user_version = {SCHEMA};COMMIT;")
 
 
 def interrupt(connection: sqlite3.Connection, epoch: str, now: float) -> tuple[TurnRow, ...]:
