@@ -93,7 +93,7 @@ def test_status_loads_nothing_heavy(cli: CommandLine) -> None:
         timeout=30,
         check=True,
     ).stdout.split()
-    heavy = {"mcp", "rich", "asyncio", "tomllib", "yaml", "platformdirs", "psutil", "watchfiles"}
+    heavy = {"mcp", "rich", "asyncio", "tomllib", "yaml", "platformdirs", "psutil"}
     heavy |= {"hashlib", "interlock.bus.calling", "interlock.bus.events", "interlock.bus.feeds"}
     assert heavy.isdisjoint(out)
     assert "interlock.bus.client" in out

@@ -83,6 +83,33 @@ def test_a_folder_that_cannot_be_looked_into_hides_no_other_file(tmp_path: Path)
     asyncio.run(follow())
 
 
+def test_no_thread_is_started_whatever_comes_and_goes(tmp_path: Path) -> None:
+    """Where a limit on processes is reached, a thread that is started late may end everything."""
+    late = tmp_path / "late" / "interlock.toml"
+
+    def threads() -> int:
+        return len(os.listdir("/proc/self/task"))
+
+    async def follow() -> None:
+        seen, before = changes(lambda: (late, tmp_path / "interlock.toml")), threads()
+        await anext(seen)
+        for change in (lambda: late.parent.mkdir(), lambda: late.write_text("a = 1")):
+            change()
+        async with asyncio.timeout(4):
+            await anext(seen)
+        assert threads() == before
+        waiting = asyncio.ensure_future(anext(seen))
+        asyncio.get_running_loop().call_later(0.5, late.write_text, "a = 22")
+        asyncio.get_running_loop().call_later(0.4, lambda: counted.append(threads()))
+        counted: list[int] = []
+        async with asyncio.timeout(4):
+            await waiting
+        assert counted == [before]
+        await seen.aclose()
+
+    asyncio.run(follow())
+
+
 def sized(**sizes: int) -> dict[Path, Print]:
     return {
         Path(name): Print(written=1, size=size, inode=1, changed=1) for name, size in sizes.items()

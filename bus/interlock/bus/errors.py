@@ -155,6 +155,18 @@ class SpawnError(InterlockError):
     code = "spawn_failed"
 
 
+class ProcessLimitError(InterlockError):
+    """No further process or thread can be started."""
+
+    code = "process_limit"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "No further process or thread can be started: the limit for this user (`ulimit -u`) or "
+            "for this container is reached. End what is not needed, or raise it, and try again."
+        )
+
+
 class JournalError(InterlockError):
     """The journal cannot be written, most often because the disk is full."""
 

@@ -30,5 +30,7 @@ ITEMS_BATCH: Final = 64 << 10
 """Bytes of turn items in one batch."""
 MAX_DOCUMENTS: Final = 32 << 20
 """Bytes of the documents of all tools of one worker; they are reported in one frame."""
+NO_THREADS: Final = 71
+"""Exit code of a worker that could not begin for want of threads."""
 RESULT_INLINE: Final = 16 << 10
 """Bytes of a tool result that a turn item carries itself."""

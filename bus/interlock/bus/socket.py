@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import zmq
+from zmq.utils import garbage
 
-from interlock.bus.errors import UnreachableError
+from interlock.bus.errors import ProcessLimitError, UnreachableError
 from interlock.bus.messages import MAX_MESSAGE, ZERO_COPY
+from interlock.bus.threads import OF_CONTEXT, need_threads
 
 if TYPE_CHECKING:
     import asyncio
@@ -36,9 +38,16 @@ class OwnContext(zmq.Context[zmq.Socket[bytes]]):
     """
 
     _opened: tuple[zmq.Socket[bytes], ...] = ()
+    _begun = False
 
     def socket(self, *arguments: Any, **options: Any) -> zmq.Socket[bytes]:
-        """Open a socket, which is closed with its context at the latest."""
+        """Open a socket, which is closed with its context at the latest.
+
+        Raises ProcessLimitError where its threads cannot be started.
+        """
+        if not self._begun:
+            need_threads(OF_CONTEXT)  # libzmq would end the process
+            self._begun = True
         made: zmq.Socket[bytes] = super().socket(*arguments, **options)
         self._opened = (*(one for one in self._opened if not one.closed), made)
         return made
@@ -63,6 +72,20 @@ class OwnContext(zmq.Context[zmq.Socket[bytes]]):
         for one in self._opened:
             one.close(0)
         super().__del__()
+
+
+def shares_memory() -> bool:
+    """Whether frames can be sent without copying: pyzmq has threads for that, since the first one.
+
+    Where these cannot be started they are copied, as libzmq would end the process.
+    """
+    if not garbage.gc.is_alive():
+        try:
+            need_threads(OF_CONTEXT + 1)
+            garbage.gc.start()
+        except (ProcessLimitError, RuntimeError):
+            return False
+    return True
 
 
 def open_socket(
@@ -262,7 +285,7 @@ class FdSocket:
             for frame in frames[:-1]:
                 send(frame, _NOW_PART)
             frame = frames[-1]
-            send(frame, _NOW, len(frame) < ZERO_COPY)
+            send(frame, _NOW, len(frame) < ZERO_COPY or not shares_memory())
         except zmq.Again:
             self.unreachable = False
             return False

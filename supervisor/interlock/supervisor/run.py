@@ -10,13 +10,17 @@ import os
 import resource
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Final
 
 import zmq
 
 from interlock.bus.endpoints import Home, HomeLock, default_home
 from interlock.bus.errors import ConfigError, InterlockError, UsageError
 from interlock.bus.events import Event
+from interlock.bus.socket import shares_memory
+from interlock.bus.threads import need_threads, start_threads
 from interlock.supervisor.api.doors import open_files_needed
 from interlock.supervisor.config.model import Loaded
 from interlock.supervisor.config.read import load
@@ -27,6 +31,14 @@ from interlock.supervisor.runtime import Supervisor
 from interlock.supervisor.spawn.files import raise_limit
 from interlock.supervisor.spawn.sweep import sweep_recorded
 
+THREADS: Final = 4
+"""Threads for what may take long: reading configuration, writing files."""
+OWN_THREADS: Final = 16
+"""Threads and processes of a supervisor without workers, about."""
+OF_WORKER: Final = 4
+"""The same of a worker: itself, its threads and its server."""
+MOST_TRIED: Final = 400
+"""Threads that are tried at most before the start."""
 _PIPE = 4096
 """Bytes that a pipe takes at once."""
 
@@ -56,7 +68,9 @@ def run_supervisor(
             home.clear_run()
             _set_title(home)
             raise_limit()
-            _check_open_files(len(loaded.settings.workers()))
+            workers = len(loaded.settings.workers())
+            _check_open_files(workers)
+            need_threads(min(OWN_THREADS + OF_WORKER * workers, MOST_TRIED))
             asyncio.run(_run(home, lock, loader, loaded, on_ready, on_event))
     except InterlockError as error:
         on_failure(error.message)
@@ -75,9 +89,18 @@ async def _run(
     on_ready: Callable[[], None],
     on_event: Callable[[Event], None],
 ) -> None:
+    _start_threads()
     supervisor = Supervisor(home, lock, loader, loaded)
     supervisor.sequencer.listen(on_event)
     await supervisor.run(on_ready)
+
+
+def _start_threads() -> None:
+    """Start now what else would start when it is first needed: later there may be a limit."""
+    pool = ThreadPoolExecutor(THREADS, thread_name_prefix="supervisor")
+    start_threads(pool, THREADS)
+    asyncio.get_running_loop().set_default_executor(pool)
+    shares_memory()
 
 
 def _loader(home: Home, config: Path | None, workspace: Path | None) -> Loader:

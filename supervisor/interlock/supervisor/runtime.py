@@ -23,7 +23,7 @@ from interlock.bus.events import CatalogChanged, Event, SpawnerDied, ToolEvent
 from interlock.bus.listening import Listening
 from interlock.bus.messages import PROTOCOL
 from interlock.bus.settings import SupervisorSettings
-from interlock.bus.socket import FdSocket, open_socket
+from interlock.bus.socket import FdSocket, OwnContext, open_socket
 from interlock.supervisor.api.approvals import ApprovalApi
 from interlock.supervisor.api.documents import Documents
 from interlock.supervisor.api.doors import Doors
@@ -91,7 +91,7 @@ class Supervisor:
         self._key = secrets.token_hex(32)
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
-        self._ctx: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._ctx: zmq.Context[zmq.Socket[bytes]] = OwnContext()
         self._doors = Doors(self._doors_trouble)
         self._make_events()
         settings, timing = loaded.settings, loaded.settings.supervisor.timing

@@ -23,7 +23,8 @@ import zmq
 
 from interlock.bus import procfs
 from interlock.bus.channel import ControlChannel, DataServer, IncomingCall
-from interlock.bus.errors import MalformedError
+from interlock.bus.errors import MalformedError, ProcessLimitError
+from interlock.bus.limits import NO_THREADS
 from interlock.bus.messages import (
     Apply,
     Children,
@@ -43,6 +44,7 @@ from interlock.bus.messages import (
     WorkerFailed,
 )
 from interlock.bus.records import Boot, Child
+from interlock.bus.socket import OwnContext
 from interlock.workers.children import ChildWatch, end_descendants, kill_descendants_now
 from interlock.workers.discreet import Discretion
 from interlock.workers.failure import WorkerError
@@ -92,7 +94,7 @@ class WorkerHost:
         self._data: DataServer | None = None
         self._ready = False
         self._socketless = False
-        self._ctx: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._ctx: zmq.Context[zmq.Socket[bytes]] = OwnContext()
         self._control = ControlChannel(self._ctx, boot, self._message, self._bad_message)
         self._children = ChildWatch(self._children_changed)
 
@@ -357,7 +359,11 @@ def main(lifeline: int) -> None:
     setproctitle.setproctitle(f"interlock: {boot.name}")
     procfs.become_subreaper()
     runner = asyncio.Runner()
-    code = runner.run(_serve(boot, lifeline))
+    try:
+        code = runner.run(_serve(boot, lifeline))
+    except ProcessLimitError as error:  # its log may be its standard error by now, or not yet
+        os.write(2, f"{error.message}\n".encode())
+        os._exit(NO_THREADS)
     # The runner stays open: closing it would wait for a thread that a locked keyring holds.
     sys.stdout.flush()
     sys.stderr.flush()

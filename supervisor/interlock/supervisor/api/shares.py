@@ -7,6 +7,8 @@ from typing import Final
 
 import zmq
 
+from interlock.bus.socket import shares_memory
+
 OF_CLIENT: Final = 8 << 20
 """Bytes from which on one client gets nothing more until some of its own are gone."""
 OF_ALL: Final = 128 << 20
@@ -97,7 +99,7 @@ class Unsent:
 
     def frame(self, client: bytes, body: bytes) -> bytes | zmq.Frame:
         """Make the frame to send, which can tell of its end if that is wanted now."""
-        if self._not_asked.get(client, 0) + len(body) < CONFIRMED:
+        if self._not_asked.get(client, 0) + len(body) < CONFIRMED or not shares_memory():
             return body
         return zmq.Frame(body, track=True, copy=False)
 

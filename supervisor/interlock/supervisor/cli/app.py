@@ -5,17 +5,20 @@ Every failure of a command ends here as one sentence and an exit code; a traceba
 
 from __future__ import annotations
 
+import errno
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from interlock.bus.errors import InterlockError
+from interlock.bus.errors import InterlockError, ProcessLimitError
 from interlock.supervisor.cli import output
 from interlock.supervisor.cli.exits import DONE, FAILED, INTERRUPTED, USAGE, code_of
 from interlock.supervisor.cli.interrupts import by_interrupt, interruptible, uninterruptible
 
+_NO_THREAD: Final = "can't start new thread"
+"""What Python says then; it has no class of its own for it."""
 _HERE: Final = "interlock.supervisor.cli"
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "demo": ("demo", "Show everything in a temporary home"),
@@ -173,6 +176,10 @@ def run(arguments: list[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the one boundary: a user never sees a traceback
         if by_interrupt(error):
             return INTERRUPTED
+        if isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
+            limit = ProcessLimitError()
+            output.failure(options, limit.code, limit.message)
+            return FAILED
         _unexpected(options, error)
         return FAILED
 
@@ -198,6 +205,10 @@ def _run(arguments: list[str], options: output.Options) -> int:
         output.discard_stdout()
         return DONE  # The reader has what it wanted.
     except OSError as error:
+        if error.errno == errno.EAGAIN:
+            limit = ProcessLimitError()
+            output.failure(options, limit.code, limit.message)
+            return FAILED
         where = f" ({error.filename})" if error.filename else ""
         output.failure(options, "failed", f"The system refused: {error.strerror or error}{where}.")
         return FAILED

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import aclosing
 from pathlib import Path
 from typing import Final, NamedTuple
 
-LOOK: Final = 1.0
-"""Seconds between two looks at the files where the system reports nothing."""
+LOOK: Final = 0.25
+"""Seconds between two looks at the files."""
 SETTLE: Final = 0.15
 """Seconds without a further change after which a change is taken as complete."""
 LESS: Final = 1.5
@@ -33,46 +32,21 @@ async def changes(files: Callable[[], Iterable[Path]]) -> AsyncGenerator[None, N
     """Yield at once, and once after every settled change of the files that `files` names then.
 
     Who reads them each time misses nothing: what is told of is looked at before it is read.
-    Folders that are missing, or that the system cannot watch, are looked at every second instead.
     Only content counts: a new file with the same bytes may yield, an untouched file never does.
     """
+    # A look costs less than a microsecond a file. To be told by the system would take a thread for
+    # each change of what is watched; the library for that ends the process that gets none.
     seen = _prints(files())
     yield
     while True:
-        watched = _folders(files())
-        async with aclosing(_stirrings(watched)) as stirrings:
-            async for _ in stirrings:
-                now = _prints(files())
-                if now != seen:
-                    now = await _settled(files, seen, now)
-                    changed = now != seen
-                    seen = now
-                    if changed:
-                        yield
-                if _folders(files()) != watched:
-                    break
-
-
-async def _stirrings(folders: tuple[Path, ...]) -> AsyncGenerator[None, None]:
-    """Yield whenever something happened in one of the folders, and every `LOOK` seconds."""
-    from watchfiles import awatch
-
-    try:
-        async for _ in awatch(
-            *folders,
-            watch_filter=None,
-            debounce=100,
-            step=50,
-            rust_timeout=int(LOOK * 1000),
-            yield_on_timeout=True,
-            recursive=False,
-        ):
-            yield
-    except (OSError, RuntimeError, UnicodeError):
-        # No watches left, a folder that vanished or whose name is no text: looking is slower, but
-        # it always works.
         await asyncio.sleep(LOOK)
-        yield
+        now = _prints(files())
+        if now != seen:
+            now = await _settled(files, seen, now)
+            changed = now != seen
+            seen = now
+            if changed:
+                yield
 
 
 async def _settled(
@@ -106,14 +80,3 @@ def _prints(files: Iterable[Path]) -> dict[Path, Print]:
             continue
         found[file] = Print(info.st_mtime_ns, info.st_size, info.st_ino, info.st_ctime_ns)
     return found
-
-
-def _folders(files: Iterable[Path]) -> tuple[Path, ...]:
-    """Return the folders of the files; of one that cannot be looked into, the closest above it."""
-    found: dict[Path, None] = {}
-    for file in files:
-        folder = file.parent
-        while not os.path.isdir(folder) and folder != folder.parent:
-            folder = folder.parent
-        found[folder] = None
-    return tuple(found)

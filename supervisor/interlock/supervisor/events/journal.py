@@ -22,6 +22,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from interlock.bus.errors import JournalError
+from interlock.bus.threads import start_threads
 from interlock.supervisor.events import journalfile, journalrescue
 from interlock.supervisor.events.journalfile import DamagedJournalError
 from interlock.supervisor.events.journalrows import (
@@ -134,6 +135,7 @@ class Journal:
         """Start both threads; returns the turns that the supervisor before left unfinished."""
         self._loop = asyncio.get_running_loop()
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="journal-reader")
+        start_threads(self._reader, 1)
         opened: asyncio.Future[tuple[TurnRow, ...]] = self._loop.create_future()
         self._thread = threading.Thread(
             target=self._write_forever, args=(opened,), name="journal-writer", daemon=True

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal as signals
 
+from interlock.bus.limits import NO_THREADS
+
 
 def describe_exit(exit_code: int | None, signal: int | None) -> str:
     """Say how a process ended, in a few words.
@@ -16,6 +18,8 @@ def describe_exit(exit_code: int | None, signal: int | None) -> str:
             return f"killed by {signals.Signals(signal).name}"
         except ValueError:
             return f"killed by signal {signal}"
+    if exit_code == NO_THREADS:
+        return "could not start: the limit on processes (`ulimit -u`) is reached"
     if exit_code is not None:
         return f"exited with code {exit_code}"
     return "ended in an unknown way"
