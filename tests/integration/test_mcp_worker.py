@@ -14,6 +14,7 @@ from worker_rig import content, read, rogue, running, text
 
 from interlock.bus import messages as m
 from interlock.bus import procfs
+from interlock.bus.channel import CallAnswer
 from interlock.bus.settings import Limits, McpServerSettings
 
 
@@ -70,6 +71,55 @@ def test_odd_answers_harm_only_their_own_call() -> None:
             assert (await rig.call("long_line", {"bytes": 20_000_000})).outcome == "ok"
             rig.send(m.Ping(n=1))
             assert (await rig.expect(m.Pong)).dropped > 10
+
+    run(scenario())
+
+
+ANSWER = '{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"T"}]%s}}'
+PRETTY = json.dumps({"jsonrpc": "2.0", "id": 5, "result": {"content": []}}, indent=1)
+
+
+def test_an_answer_that_is_not_strict_json_is_read_or_ends_its_call_at_once() -> None:
+    """A server that answers at once is not mute: no call waits for its deadline, no circuit
+    opens, and the worker's log says what the server wrote.
+    """
+
+    async def scenario() -> None:
+        async with running(rogue(call_timeout=60.0)) as rig:
+
+            async def raw(text: str) -> CallAnswer:
+                async with asyncio.timeout(10):
+                    return await rig.call("raw", {"text": text})
+
+            odd = ',"structuredContent":{"a":NaN,"b":-Infinity}'
+            mended = await raw(ANSWER % odd)
+            assert mended.outcome == "ok"
+            assert json.loads(mended.body or b"")["structuredContent"] == {"a": None, "b": None}
+            assert text(await raw((ANSWER % "").replace("T", "\x1b[2J NaN"))) == "\x1b[2J NaN"
+            assert text(await raw("\ufeff" + ANSWER % "")) == "T"
+            assert text(await raw("[%s]" % (ANSWER % ""))) == "T"
+            deep = ',"structuredContent":' + '{"a":' * 50_000 + "1" + "}" * 50_000
+            for bad, why in (
+                (ANSWER % deep, "nested too deeply"),
+                (ANSWER % ",", "JSON is malformed"),
+                (PRETTY.replace("5", "ID"), "more than one line"),
+            ):
+                failed = await raw(bad)
+                assert failed.outcome == "tool_error" and why in text(failed)
+            # What a server prints of a request answers nothing.
+            printed = 'got {"id": ID, "method": "tools/call"}\n{\n  "id": ID,\n  "method": "x"\n}'
+            assert text(await raw(f"{printed}\n{ANSWER % ''}")) == "T"
+            assert not rig.all(m.StateReport)
+            log = rig.log.read_text()
+            assert log.count("no JSON-RPC messages") == 1
+
+    run(scenario())
+
+
+def test_an_answer_to_initialize_with_numbers_that_json_has_not_is_read() -> None:
+    async def scenario() -> None:
+        async with running(rogue("odd_init=nan")) as rig:
+            assert (await rig.expect(m.Ready)).server == "rogue 1"
 
     run(scenario())
 
@@ -306,12 +356,15 @@ def test_a_flood_keeps_nobody_from_an_answer(flood: str) -> None:
         ("close_stdout", "server_closed_output", "closed its output"),
         ("bad_init", "protocol_error", "does not follow the protocol"),
         ("init_error", "init_failed", "no licence"),
+        ("odd_init=text", "protocol_error", "no object as its result"),
+        ("odd_init=pretty", "protocol_error", "more than one line"),
+        ("odd_init=header mute_later", "init_timeout", "no JSON-RPC: Content-Length:"),
         ("mute_init ignore_end grandchild_session", "init_timeout", "did not answer"),
     ],
 )
 def test_a_server_that_does_not_start_is_named(modes: str, code: str, words: str) -> None:
     async def scenario() -> None:
-        limit = 0.7 if "mute" in modes else 10.0
+        limit = 0.7 if "mute" in modes else 20.0
         settings = rogue(*modes.split(), init_timeout=limit)
         async with running(settings, ready=False, term=1.0) as rig:
             await asyncio.to_thread(lambda: None)

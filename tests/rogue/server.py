@@ -9,6 +9,8 @@ Modes of the start and of the whole server:
   exit_after_init    exits with status 4 right after initialize
   slow_init=S        answers initialize after S seconds
   bad_init           answers initialize with the wrong shape
+  odd_init=HOW       answers initialize with a text as result (`text`), with NaN in it (`nan`), over
+                     several lines (`pretty`) or in a wrong framing (`header`)
   init_error         answers initialize with an error
   close_stdout       closes stdout before initialize and runs on
   noise              prints lines that are no JSON before every answer
@@ -67,6 +69,7 @@ TOOLS = {
     "garbage": "Prints lines of rubbish, not UTF-8 and nested deeply, then answers",
     "big": "Answers with a text of `bytes` characters",
     "long_line": "Prints a line of `bytes` bytes that answers nothing, then answers",
+    "raw": "Answers with the bytes of `text`, in which ID is the request's id",
     "twice": "Answers twice, and with ids that nobody asked for",
     "add_resource": "Adds the resource `name` and says that the list changed",
     "add_tool": "Adds the tool `name` and says that the list changed",
@@ -344,6 +347,8 @@ def odd_call(request, name, arguments):
         case "not_utf8":
             body = b'{"content":[{"type":"text","text":"a\xff\xc3b"}]}'
             write(b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (ident, body))
+        case "raw":
+            write(arguments["text"].encode().replace(b"ID", ident) + b"\n")
         case "half_character":
             text(request, "a\ud83d")
         case "add_resource":
@@ -401,15 +406,24 @@ def initialize(request):
     if "bad_init" in MODES:
         result(request, {"protocolVersion": 7})
         return
-    result(
-        request,
-        {
-            "protocolVersion": request["params"]["protocolVersion"],
-            "capabilities": {"tools": {"listChanged": True}, "logging": {}}
-            | ({"resources": {}, "prompts": {}} if "resources" in MODES else {}),
-            "serverInfo": {"name": "rogue", "version": "1"},
-        },
-    )
+    about = {
+        "protocolVersion": request["params"]["protocolVersion"],
+        "capabilities": {"tools": {"listChanged": True}, "logging": {}}
+        | ({"resources": {}, "prompts": {}} if "resources" in MODES else {}),
+        "serverInfo": {"name": "rogue", "version": "1"},
+    }
+    if MODES.get("odd_init") == "text":
+        about = "hello"
+    elif MODES.get("odd_init") == "nan":
+        about["_meta"] = {"cost": float("nan")}
+    answer = {"jsonrpc": "2.0", "id": request["id"], "result": about}
+    if MODES.get("odd_init") == "pretty":
+        write(json.dumps(answer, indent=2).encode() + b"\n")
+    elif MODES.get("odd_init") == "header":
+        body = json.dumps(answer).encode()
+        write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+    else:
+        result(request, about)
     if "exit_after_init" in MODES:
         os._exit(4)
 

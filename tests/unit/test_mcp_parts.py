@@ -27,6 +27,7 @@ from interlock.workers.mcp.frames import (
     read_frame,
 )
 from interlock.workers.mcp.lines import KEPT_OF_LONG, LineSplitter, LongLine
+from interlock.workers.mcp.mending import Answered
 from interlock.workers.mcp.tools import MAX_ROWS, MAX_TOOLS, read_page, read_tools
 
 
@@ -317,6 +318,37 @@ def test_halves_of_characters_are_mended_and_nothing_else(text: str) -> None:
 )
 def test_halves_are_told_from_pairs_and_from_plain_text(line: bytes, mended: bytes) -> None:
     assert mend_halves(line) == mended
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [b'got {"id":"i1","result":{}}'],
+        [b'{"id":"i1","method":"x","params":{"result":NaN}}'],
+        [b'{"log":{"id":"i1"},"result":1}'],
+        [b"{", b' "id": "i1",', b' "method": "x",', b' "params": {"result": 1}', b"}"],
+        [b"{", b' "id": "i1"', b"}", b"{", b' "result": 1', b"}"],
+    ],
+    ids=str,
+)
+def test_what_a_server_prints_of_requests_answers_none(lines: list[bytes]) -> None:
+    answered = Answered()
+    assert [answered.find(line) for line in lines] == [None] * len(lines)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [b'{"id":"i1","result":NaNa}'],
+        [b'{"result":{"a":' + b"x" * 100_000 + b'},"id":"i1"}'],
+        [b"{", b' "id": "i1",', b' "result": {'],
+        [b"{", b' "error": {},', b' "id": "i1"'],
+    ],
+    ids=lambda lines: str(lines)[:60],
+)
+def test_an_answer_that_is_no_frame_is_found(lines: list[bytes]) -> None:
+    answered = Answered()
+    assert [answered.find(line) for line in lines][-1] == "i1"
 
 
 def test_everything_that_is_said_of_a_list_fits_into_one_header() -> None:

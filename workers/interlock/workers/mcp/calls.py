@@ -10,7 +10,7 @@ deadlines, and the timer looks again when it fires. How a server's answer become
 | JSON-RPC error -32602 | invalid_arguments | success |
 | another JSON-RPC error | tool_error, with its message as the result's text | success |
 | no tool result | unavailable | failure |
-| a line over 64 MiB | tool_error that says so | - |
+| a line over 64 MiB, or no strict JSON | tool_error that says so | - |
 | none before the deadline | timeout | failure, if the caller waited long enough |
 | the server ended | worker_died | failure |
 """
@@ -304,6 +304,8 @@ class Calls:
             self._failed(run, "worker_died", f"The server {self._server} ended during the call.")
         elif answer.fault:
             text = f"The server's answer is larger than {MAX_LINE >> 20} MiB and was thrown away."
+            if answer.why:
+                text = f"The server's answer is no valid JSON-RPC message: {answer.why}."
             self.circuit.abandoned()
             self._succeeded(run, results.error_body(text), "tool_error")
         elif answer.error:

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from interlock.bus.errors import OverloadedError
 from interlock.workers.failure import WorkerError
+from interlock.workers.mcp.frames import read_frame
 from interlock.workers.secrets import Masks
 
 INBOX: Final = 64
@@ -39,6 +40,7 @@ class SdkSession:
         self._info = Implementation(name="interlock", version=version)
         self._inbox: MemoryObjectSendStream[SessionMessage | Exception] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._asked: set[str | int | float] = set()
         self._closing = asyncio.Event()
         self._ready: asyncio.Future[InitializeResult] = asyncio.get_running_loop().create_future()
 
@@ -53,9 +55,13 @@ class SdkSession:
                 raise anyio.ClosedResourceError
             message = jsonrpc_message_adapter.validate_json(line, by_name=False)
             self._inbox.send_nowait(SessionMessage(message))
+        except (ValueError, RecursionError):
+            frame = read_frame(line)
+            if frame is not None and frame.id in self._asked:
+                self.refuse("it has no object as its result")
+            self.dropped += 1
+            return False
         except (
-            ValueError,
-            RecursionError,
             anyio.WouldBlock,
             anyio.BrokenResourceError,
             anyio.ClosedResourceError,
@@ -63,6 +69,11 @@ class SdkSession:
             self.dropped += 1
             return False
         return True
+
+    def refuse(self, why: str) -> None:
+        """End the handshake over an answer that the session cannot be given."""
+        if not self._ready.done():
+            self._ready.set_exception(_wrong_answer(why))
 
     def end_input(self) -> None:
         """Tell the session that the server says nothing more."""
@@ -110,9 +121,11 @@ class SdkSession:
 
     async def _pump(self, outbox: anyio.abc.ObjectReceiveStream[SessionMessage]) -> None:
         async for item in outbox:
-            text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+            line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+            if (frame := read_frame(line)) is not None and frame.id is not None:
+                self._asked.add(frame.id)
             try:
-                self._send_line(text.encode() + b"\n")
+                self._send_line(line + b"\n")
             except OverloadedError:
                 self.dropped += 1
 
@@ -126,16 +139,19 @@ def _translate(problem: BaseException | None, masks: Masks) -> WorkerError:
             return WorkerError("init_failed", f"the server refused to initialize: {said}")
     for leaf in leaves:
         if isinstance(leaf, ValidationError):
-            return WorkerError(
-                "protocol_error",
-                "the server's answer to initialize does not follow the protocol "
-                f"({_first_problem(leaf)})",
-                fix="Update the server.",
-            )
+            return _wrong_answer(_first_problem(leaf))
     named = "it ended early"
     if leaves:
         named = f"{type(leaves[0]).__name__}: {masks.clip(str(leaves[0]), QUOTED)}"
     return WorkerError("protocol_error", f"the handshake with the server failed ({named})")
+
+
+def _wrong_answer(why: str) -> WorkerError:
+    return WorkerError(
+        "protocol_error",
+        f"the server's answer to initialize does not follow the protocol ({why})",
+        fix="Update the server.",
+    )
 
 
 def _first_problem(error: ValidationError) -> str:

@@ -7,6 +7,7 @@ of it was advertised.
 from __future__ import annotations
 
 import asyncio
+import math
 import shlex
 from collections.abc import Callable
 from functools import partial
@@ -23,6 +24,7 @@ from interlock.workers.looks import items
 from interlock.workers.mcp import extras, tools
 from interlock.workers.mcp.frames import Frame, json_string, mend_text, read_error
 from interlock.workers.mcp.handshake import SdkSession
+from interlock.workers.mcp.mending import fault_of, mended_frame
 from interlock.workers.mcp.process import ServerProcess, start_server
 from interlock.workers.mcp.stderr import StderrReader
 from interlock.workers.mcp.transport import Answer, StdioTransport
@@ -33,6 +35,14 @@ LAST_WORDS: Final = 0.3
 """Seconds that a dead server's standard error and exit status may take to arrive."""
 UNDECLARED_LIST: Final = 5.0
 """Seconds for the tool list of a server that does not say that it has tools."""
+INITIALIZED: Final = b'"protocolVersion"'
+"""Stands in nothing that a server writes before its start but in its answer to initialize."""
+LONG_LOOK: Final = 4096
+"""Bytes of an odd line that are looked at."""
+ODD_BETWEEN: Final = 10.0
+"""Seconds between two lines of the log about odd lines."""
+ODD_SHOWN: Final = 120
+"""Characters."""
 METHOD_NOT_FOUND: Final = -32601
 LIST_CHANGES: Final = tuple(
     f"notifications/{what}/list_changed" for what in ("tools", "resources", "prompts")
@@ -65,6 +75,9 @@ class McpSession:
         self._listings: tuple[extras.Listing, ...] = ()
         self._command, self._hooks, self._log, self._version = command, hooks, log, version
         self._open = False
+        self.odd_line = ""
+        """The beginning of a line of its output that was no JSON-RPC message."""
+        self._told_odd = -math.inf
         self.process: ServerProcess | None = None
         self._stderr: StderrReader | None = None
         self.transport: StdioTransport
@@ -90,6 +103,7 @@ class McpSession:
             on_message=self._message,
             on_foreign=self._foreign,
             on_closed=self._closed,
+            on_unreadable=self._unreadable,
         )
         self._sdk = SdkSession(self.transport.send_line, self._version, self._log.masks)
         handshake = asyncio.ensure_future(self._sdk.initialize())
@@ -228,7 +242,9 @@ class McpSession:
             try:
                 entries, cursor = read(answer.result)
             except ValueError as error:
-                text = f"the server's tool list cannot be read ({answer.fault or error})"
+                text = (
+                    f"the server's tool list cannot be read ({answer.why or answer.fault or error})"
+                )
                 text = self._log.masks.clip(text, 400)
                 raise WorkerError("tool_list", text, fix="Update the server.") from error
             size += len(answer.result)
@@ -265,6 +281,25 @@ class McpSession:
 
     def _foreign(self, line: bytes) -> bool:
         return self._sdk.feed(mend_text(line))
+
+    def _unreadable(self, line: bytes) -> None:
+        if not self._open and INITIALIZED in line[:LONG_LOOK]:
+            why, (mended, frame) = fault_of(line), mended_frame(line)
+            if frame is not None:
+                self._foreign(mended)
+                return
+            self._sdk.refuse(f"it is no valid JSON-RPC message: {why}")
+        now = asyncio.get_running_loop().time()
+        if now >= self._told_odd + ODD_BETWEEN:
+            # One of many: whatever a server prints, it fills no log.
+            self._told_odd = now
+            shown = line[:LONG_LOOK].decode(errors="replace").strip()
+            self.odd_line = self._log.masks.clip(shown, ODD_SHOWN)
+            count = self.transport.dropped
+            self._log.warning(
+                f"Its output has lines that are no JSON-RPC messages; {count} were dropped so far, "
+                f"the newest begins: {self.odd_line}"
+            )
 
     def _closed(self, reason: str) -> None:
         self._sdk.end_input()

@@ -30,6 +30,7 @@ from interlock.workers.mcp.frames import (
     read_frame,
 )
 from interlock.workers.mcp.lines import LineSplitter, LongLine
+from interlock.workers.mcp.mending import Answered, batch_of, fault_of, mended_frame
 
 MAX_LINE: Final = 64 << 20
 MAX_OUTGOING: Final = 64 << 20
@@ -51,12 +52,13 @@ PIPE_SIZE: Final = 1 << 20
 class Answer(msgspec.Struct, frozen=True):
     """The end of a request: one of result, error or fault is not empty.
 
-    `fault` is a code: closed, too_large.
+    `fault` is a code: closed, too_large, unreadable; `why` says more of the last.
     """
 
     result: bytes = b""
     error: bytes = b""
     fault: str = ""
+    why: str = ""
 
 
 class StdioTransport:
@@ -70,12 +72,14 @@ class StdioTransport:
         on_message: Callable[[Frame], None],
         on_foreign: Callable[[bytes], bool],
         on_closed: Callable[[str], None],
+        on_unreadable: Callable[[bytes], None] = lambda line: None,
         max_line: int = MAX_LINE,
         max_outgoing: int = MAX_OUTGOING,
     ) -> None:
         self.dropped = 0
         self._in, self._out = stdin, stdout
         self._on_message, self._on_foreign, self._on_closed = on_message, on_foreign, on_closed
+        self._on_unreadable, self._answered = on_unreadable, Answered()
         self._splitter, self._max_outgoing = LineSplitter(max_line), max_outgoing
         self._loop = asyncio.get_running_loop()
         self._pending: dict[str, Callable[[Answer], None]] = {}
@@ -285,8 +289,28 @@ class StdioTransport:
         if frame is None and (mended := mend_halves(line)) is not line:
             line, frame = mended, read_frame(mended)
         if frame is None:
-            self.dropped += bool(line.strip())
-            return False
+            return self._odd_line(line)
+        return self._frame(line, frame)
+
+    def _odd_line(self, line: bytes) -> bool:
+        """Deal with a line that is no frame; what answers a request ends it, in whatever form."""
+        found = self._answered.find(line) if self._pending else None
+        if found is not None and found in self._pending:
+            mended, frame = mended_frame(line)
+            if frame is not None:
+                return self._frame(mended, frame)
+            self._pending.pop(found)(Answer(fault="unreadable", why=fault_of(line)))
+        elif self._pending and line[:1] == b"[" and (frames := batch_of(line)):
+            answered = False
+            for one in frames:
+                answered = self._line(one) or answered
+            return answered
+        if line.strip():
+            self.dropped += 1
+            self._on_unreadable(line)
+        return found is not None
+
+    def _frame(self, line: bytes, frame: Frame) -> bool:
         if frame.method is not None:
             self._on_message(frame)
             return False

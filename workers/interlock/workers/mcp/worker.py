@@ -162,6 +162,8 @@ class McpKind:
     def _mute(self, limit: float) -> WorkerError:
         words = self._session.last_words() if self._session else ""
         tail = f"; its last words: {words}" if words else ""
+        if self._session and self._session.odd_line:
+            tail += f"; its output has lines that are no JSON-RPC: {self._session.odd_line}"
         return WorkerError(
             "init_timeout",
             f"the server did not answer within {spoken(limit)} s (initialize and tool list){tail}",
