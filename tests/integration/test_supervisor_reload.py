@@ -182,8 +182,10 @@ def test_rules_of_a_trusted_file_outlast_its_absence(tmp_path: Path) -> None:
         told("gone", clear=True)
         place = interlock.mark()
         nearer.write_text("")
-        told("untrusted", clear=False)
+        told("nearer", clear=False)
+        row = next(row for row in interlock.attention() if row["code"] == "nearer")
+        assert f"trusted in {workspace} counts" in row["message"]
         place = interlock.mark()
         nearer.unlink()
-        told("untrusted", clear=True)
+        told("nearer", clear=True)
         assert interlock.attention() == []

@@ -190,7 +190,9 @@ def test_a_nearer_file_counts_as_soon_as_a_person_trusts_it(place: Below) -> Non
     second = place.read(first)
     told = second.problems[-1]
     assert told.fix == f"interlock trust {place.nearer}"
-    assert "until it is" in told.message and str(place.workspace) in told.message
+    assert (
+        told.code == "nearer" and "until" in told.message and str(place.workspace) in told.message
+    )
     place.trust(place.nearer)
     for loaded in (place.read(second), place.read()):
         assert (tier(loaded), tier(loaded, "mcp:x/other")) == ("safe", "block")
@@ -231,3 +233,14 @@ def test_the_end_of_a_users_own_file_is_his_wish(tmp_path: Path) -> None:
     place.user.unlink()
     away = place.load(previous=first)
     assert (tier(away), away.problems) == ("safe", ())
+
+
+def test_an_untrusted_file_above_a_trusted_local_one_takes_nothing_away(tmp_path: Path) -> None:
+    """A folder above may belong to somebody else, as that for temporary files does."""
+    place = Place(tmp_path)
+    place.local.write_text(RULES)
+    place.trust(place.local)
+    first = place.load()
+    (tmp_path / "interlock.toml").write_text("")
+    for loaded in (place.load(previous=first), place.load()):
+        assert (tier(loaded), loaded.problems) == ("block", ())

@@ -139,7 +139,8 @@ def test_a_changed_file_asks_again_and_what_was_trusted_runs_on(place: Place) ->
     assert list(place.load().settings.mcp_servers) == []
     running = place.load(previous=first)
     assert list(running.settings.mcp_servers) == ["git"]
-    assert codes(running) == ["untrusted"]
+    assert codes(running) == ["untrusted", "changed"]
+    assert "goes on" in running.problems[-1].message
     write_trust(place.home / TRUST_FILE, {})
     assert list(place.load(previous=running).settings.mcp_servers) == []
 
@@ -156,7 +157,7 @@ def test_at_a_start_a_file_that_lost_its_trust_by_a_change_opens_no_door(
     loaded = place.load()
     assert "*" in loaded.settings.policy.ask and loaded.settings.policy.block == ()
     told = loaded.problems[-1]
-    assert told.code == "untrusted" and "every capability asks" in told.message and told.fix
+    assert told.code == "changed" and "every capability asks" in told.message and told.fix
     place.trust(place.own)
     assert place.load().settings.policy.ask == ()
     place.own.write_text("[policy]\n# another\n")

@@ -25,6 +25,8 @@ from interlock.supervisor.config.workspace import LOCAL_FILE, places
 
 UNTRUSTED: Final = "untrusted"
 """Code of what is said of the entries of a file that may not act."""
+TRUST: Final = (UNTRUSTED, "changed", "gone", "nearer")
+"""Codes of what is said of files that a person trusted, or has to."""
 
 
 @click.command
@@ -81,7 +83,7 @@ def _problems(file: Path | None) -> tuple[Problem, ...]:
     if file is None:
         here = Path.cwd()
         found = load(home, here, None, os.environ)
-        untrusted = tuple(each for each in found.problems if each.code in (UNTRUSTED, "gone"))
+        untrusted = tuple(each for each in found.problems if each.code in TRUST)
         trusted = load(home, here, None, os.environ, trust_all=True)
         return (*trusted.problems, *untrusted, *_beyond(trusted))
     if file.name == LOCAL_FILE:

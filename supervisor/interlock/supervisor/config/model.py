@@ -105,7 +105,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     does not run, or as its entry was before. Codes:
     unreadable, encoding, syntax, too_large, wrong_type, wrong_value, missing_key, unknown_key,
     unread_key, unknown_agent, matches_nothing, duplicate_key, comments, shadowed, not_configured,
-    untrusted, gone, trust_file.
+    untrusted, changed, gone, nearer, trust_file.
     """
 
     file: str

@@ -29,6 +29,10 @@ MAX_NAMED: Final = 50
 """Entries of an untrusted file that are told of one by one."""
 
 
+_ASKS: Final = "it may have forbidden something, so every capability asks"
+_LASTS: Final = "what it said when it was trusted goes on"
+
+
 class Reading:
     """State of one reading: what is trusted, what was in force before, and the problems so far.
 
@@ -124,7 +128,8 @@ class Reading:
                 self._untrusted(parse(path, data)[0])
         except BadFileError as error:
             self._bad(path, error)
-        self._untrusted_note(str(path), f"until it is, what is trusted in {folder} counts instead")
+        message = f"until this file is trusted, what is trusted in {folder} counts in its place"
+        self._note(path, "nearer", message, f"interlock trust {shlex.quote(str(path))}")
 
     def _in_force(self, candidate: Candidate) -> LayerFile | None:
         """Return the earlier content of a file, unless a person took back its trust since."""
@@ -135,32 +140,26 @@ class Reading:
 
     def _gone(self, candidate: Candidate, before: LayerFile | None) -> LayerFile | None:
         """Let what was trusted go on without its file; the end of a user's own file is his wish."""
-        if candidate.trusted or not self.recorded(candidate.path):
+        path = candidate.path
+        if candidate.trusted or not self.recorded(path):
             return None
+        revoke = f"interlock trust --revoke {shlex.quote(str(path))}"
+        fix = f"Bring it back, or take back its trust: {revoke}"
         if self._missing(candidate, before):
-            message = "it may have forbidden something, so every capability asks"
+            self._note(path, "gone", f"this file is trusted and gone; {_ASKS}", fix)
         elif before is not None:
-            message = "what it said when it was trusted goes on"
-        else:
-            return None
-        path = str(candidate.path)
-        fix = f"Bring it back, or take back its trust: interlock trust --revoke {shlex.quote(path)}"
-        self.problems.append(
-            Problem(
-                file=path,
-                message=f"this file is trusted and gone; {message}",
-                severity="warning",
-                code="gone",
-                fix=fix,
-            )
-        )
+            self._note(path, "gone", f"this file is trusted and gone; {_LASTS}", fix)
         return before
 
     def _changed(self, candidate: Candidate, before: LayerFile | None) -> None:
         """Take a file that was trusted, but not as it is now, for one that is missing."""
-        if self._missing(candidate, before) and not self._record_lost:
-            what = "what was trusted may have forbidden something, so every capability asks"
-            self._untrusted_note(str(candidate.path), what)
+        path, text = candidate.path, "this file was trusted and has changed"
+        fix = f"interlock trust {shlex.quote(str(path))}"
+        if not self._missing(candidate, before):
+            if before is not None:
+                self._note(path, "changed", f"{text}; {_LASTS}", fix)
+        elif not self._record_lost:
+            self._note(path, "changed", f"{text}; {_ASKS}", fix)
 
     def _missing(self, candidate: Candidate, before: LayerFile | None) -> bool:
         """Note that nothing is known of a file that was to count and may have forbidden things.
@@ -172,6 +171,10 @@ class Reading:
             self.incomplete = True
             return True
         return False
+
+    def _note(self, path: Path, code: str, message: str, fix: str) -> None:
+        problem = Problem(file=str(path), message=message, severity="warning", code=code, fix=fix)
+        self.problems.append(problem)
 
     def _bad(self, path: Path, error: BadFileError, fix: str = "") -> None:
         self.problems.append(_problem(path, error, fix))

@@ -101,7 +101,8 @@ def places(
         folder = find_workspace(workspace, chosen)
         shared, *others = workspace_files(folder)
         found = [shared, own, *others]
-        names = (FILE,) if chosen(folder / FILE) else (FILE, LOCAL_FILE, SHARED_FILE)
+        has_own = chosen(folder / FILE) or os.path.lexists(folder / FILE)
+        names = (FILE,) if has_own else (FILE, LOCAL_FILE, SHARED_FILE)
         aside = tuple(_nearer(Path(os.path.abspath(workspace)), folder, names))
     if explicit is not None:
         named = Candidate(Path(os.path.abspath(explicit)), "explicit", True)
