@@ -80,6 +80,12 @@ def test_home_may_stand_after_the_command(cli: CommandLine, tmp_path: Path) -> N
         assert str(cli.folder / "other") in cli.both(*arguments, code=3)[1]
 
 
+def test_an_empty_home_is_not_the_current_folder(cli: CommandLine) -> None:
+    """What an unset variable in a script leaves must not be taken for a choice."""
+    for arguments in (("--home", "", "status"), ("validate", "--home", " ")):
+        assert "--home is empty" in cli.both(*arguments, code=2)[1]
+
+
 def test_status_loads_nothing_heavy(cli: CommandLine) -> None:
     code = (
         "import sys; from interlock.supervisor.cli.app import run; run(['status']);"
@@ -147,6 +153,13 @@ url = "http://127.0.0.1:1/mcp"
 command = "sh"
 [cli_tools.nap]
 command = "./nap"
+[mcp_servers.folder]
+command = "/usr/"
+[mcp_servers.text]
+command = "./interlock.toml"
+[cli_tools.own]
+command = "env"
+args = ["interlock", "down"]
 [agents.main]
 model = "claude"
 """
@@ -158,9 +171,12 @@ model = "claude"
         f"{file}:1: mcp:typo: command not found: mcp-server-tyme",
         f"{file}:4: mcp:nowhere: there is no folder {cli.folder / 'gone'}",
         f"{file}:16: cli:nap: command not found: ./nap",
-        f"{file}:19: this model is not supported yet: every turn of the agent fails",
+        f"{file}:18: mcp:folder: /usr/ is a folder, not a program",
+        f"{file}:20: mcp:text: ./interlock.toml cannot be run",
+        f"{file}:22: cli:own: it would run Interlock itself, and agents never may",
+        f"{file}:26: this model is not supported yet: every turn of the agent fails",
     ]
-    assert out.count("    do: ") == 4
+    assert out.count("    do: ") == 7
     assert "s3cret" not in out
 
 

@@ -271,6 +271,26 @@ def test_a_folder_that_cannot_be_written_does_not_stop_turns(tmp_path: Path) -> 
     run(story)
 
 
+def test_a_file_that_another_program_has_locked_is_no_full_disk(tmp_path: Path) -> None:
+    async def story() -> None:
+        path = tmp_path / "j.sqlite3"
+        async with journal(path) as (made, notices, _):
+            await made.accept_turn(row("t1"))
+            other = sqlite3.connect(path, isolation_level=None)
+            try:
+                other.execute("BEGIN IMMEDIATE")
+                waiting = made.accept_turn(row("t2"))
+                message = await notices.until("journal_full")
+                assert "locked by another program" in message
+                assert await waiting is False
+            finally:
+                other.close()
+            await notices.until("journal_full", clear=True)
+            assert await made.turn("t2") == row("t2")
+
+    run(story)
+
+
 def test_damage_while_running_is_survived(tmp_path: Path) -> None:
     async def story() -> None:
         path = tmp_path / "j.sqlite3"

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interlock.bus.own import runs_interlock
 from interlock.bus.settings import CliConfigure, CliToolSettings
 from interlock.supervisor.config.clitools import cli_faults
 from interlock.workers.cli import worker
 from interlock.workers.cli.arguments import ArgumentError, input_schema, words
-from interlock.workers.cli.own import runs_interlock
 
 
 class FullQueue:

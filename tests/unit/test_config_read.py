@@ -233,8 +233,8 @@ def test_bytes(place: Place, content: bytes, code: str, line: int) -> None:
     [
         ('{"a":' * 900 + "1" + "}" * 900, "syntax"),
         ('{"a":' * 900 + "1 //" + "}" * 900, "syntax"),
-        ('{"mcpServers": {"\\ud800": {"command": "x"}}}', "encoding"),
-        ('{"mcpServers": {"x": {"command": "\\udfff"}}}', "encoding"),
+        ('{"mcpServers": {"\\ud800": {"command": "x"}}}', "untrusted"),
+        ('{"mcpServers": {"x": {"command": "\\udfff"}}}', "untrusted"),
     ],
 )
 def test_hostile_json(place: Place, content: str, code: str) -> None:

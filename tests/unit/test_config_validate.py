@@ -173,6 +173,24 @@ def test_shared_files_of_other_programs() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "entry",
+    [
+        r'"bad": {"command": "x", "env": {"A": "\ud800"}}',
+        r'"bad": {"command": "x", "env": {"\uDC00": "a"}}',
+        r'"bad": {"command": "x", "args": ["a\ud83d"]}',
+        r'"b\ud800d": {"command": "x"}',
+    ],
+)
+def test_half_a_character_disables_its_entry_alone(entry: str) -> None:
+    whole = r'"\ud83d\ude00": {"command": "x"}'
+    text = '{"mcpServers": {"good": {"command": "x"}, ' + f"{entry}, {whole}}}}}"
+    found, problems = read(text, ".mcp.json")
+    assert list(found.mcp_servers) == ["good", "\U0001f600"]
+    assert [problem.code for problem in problems] == ["wrong_value"]
+    assert problems[0].message.encode()
+
+
 @pytest.mark.parametrize("text", ["[]", "3", '"x"', '{"mcpServers": []}'])
 def test_shared_files_without_servers_say_so(text: str) -> None:
     with pytest.raises(Exception, match="must be an object"):

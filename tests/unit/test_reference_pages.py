@@ -48,7 +48,8 @@ def test_every_command_and_option_is_described(name: str) -> None:
     assert command is not None
     for parameter in command.params:
         if isinstance(parameter, click.Option):
-            assert any(re.search(rf"{option}\b", text) for option in parameter.opts), parameter
+            for option in parameter.opts:
+                assert re.search(rf"(?<![-\w]){option}\b", text), (name, option)
 
 
 @pytest.mark.parametrize("heading", SECTIONS)

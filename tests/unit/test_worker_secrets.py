@@ -50,6 +50,20 @@ def test_an_unresolved_reference_is_named_and_final() -> None:
     assert "${ABSENT} in mcp_servers.x.env.A" in caught.value.reason
 
 
+def test_a_reference_without_a_name_is_told_so() -> None:
+    with pytest.raises(WorkerError) as caught:
+        look_up("${}")
+    assert "names no variable" in caught.value.reason
+    assert "Write the name of a variable" in caught.value.fix
+
+
+def test_a_command_that_a_variable_leaves_empty_is_told_so() -> None:
+    for command in ("", " "):
+        with pytest.raises(WorkerError, match="`command` is empty") as caught:
+            find_command(command, "/", ["/usr/bin"])
+        assert caught.value.permanent and "variable" in caught.value.fix
+
+
 class Vault(keyring.backend.KeyringBackend):
     priority = 0.1  # type: ignore[assignment]
     values = {  # noqa: RUF012 - shared on purpose

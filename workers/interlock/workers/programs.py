@@ -54,6 +54,13 @@ def find_command(command: str, cwd: str, folders: Sequence[str]) -> str:
     With a slash in it, it is relative to `cwd`. Raises WorkerError: command_not_found,
     no_permission; both permanent.
     """
+    if not command.strip():
+        raise WorkerError(
+            "command_not_found",
+            "`command` is empty as it is resolved now",
+            fix="Set the variable that it refers to before `interlock up`, or write the program.",
+            permanent=True,
+        )
     expanded = os.path.expanduser(command)
     if os.sep in expanded:
         candidates = [os.path.join(cwd, expanded)]

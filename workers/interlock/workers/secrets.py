@@ -201,6 +201,9 @@ async def _lookup(reference: str, environ: Mapping[str, str], masks: Masks, wher
         return default
     if variable in environ:
         return ""
+    if not variable.strip():
+        fix = "Write the name of a variable between the braces, or take them out."
+        raise _unresolved(reference, where, "it names no variable", fix)
     raise _unresolved(
         reference, where, "that variable is not set", f"Set {variable} before `interlock up`."
     )

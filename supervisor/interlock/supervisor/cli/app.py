@@ -97,6 +97,9 @@ class LazyGroup(click.Group):
 
 
 def _set_home(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:
+    if value is not None and not value.strip():
+        # An unset variable in a script; the folder that it would mean is the current one.
+        raise click.UsageError("--home is empty; name a folder, or leave it out.")
     if value is not None:
         ctx.ensure_object(output.Options).chosen_home = Path(value).expanduser().absolute()
 

@@ -6,12 +6,13 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 
+from interlock.bus.own import runs_interlock
 from interlock.bus.searchpath import search_path
 from interlock.supervisor.config.model import CliEntry, Problem, ServerEntry, Settings, worker_name
 
 
 def absent(settings: Settings, environ: Mapping[str, str]) -> Iterator[Problem]:
-    """Yield a warning for each enabled entry whose program or folder is not there now.
+    """Yield a warning for each enabled entry whose program or folder cannot be used now.
 
     Looks at the disk and starts nothing. What a variable decides is not known here and left alone.
     """
@@ -43,13 +44,30 @@ def _missing(entry: ServerEntry | CliEntry, folders: str) -> Iterator[tuple[str,
         return
     if not command or "$" in command or "PATH" in entry.settings.env:
         return
+    # Words after the program may hold a secret, as arguments do.
+    shown = command.split(maxsplit=1)[0] if command.strip() else command
     program = os.path.expanduser(command)
     if os.sep in program:
-        there = os.path.exists(os.path.join(folder, program))
+        path = os.path.join(folder, program)
+        if os.path.isdir(path):
+            fix = "Write the path of the program in it as `command`."
+            yield "command", "no_permission", f"{shown} is a folder, not a program", fix
+            return
+        if os.path.exists(path) and not os.access(path, os.X_OK):
+            fix = "Make it executable, or write the program that runs it as `command`."
+            yield "command", "no_permission", f"{shown} cannot be run", fix
+            return
+        found = path if os.path.exists(path) else None
     else:
-        there = shutil.which(program, path=folders) is not None
-    if not there:
-        # Words after the program may hold a secret, as arguments do.
-        shown = command.split(maxsplit=1)[0] if command.strip() else command
+        found = shutil.which(program, path=folders)
+    if found is None:
         fix = "Install it, or write its full path as `command`."
         yield "command", "command_not_found", f"command not found: {shown}", fix
+    elif isinstance(entry, CliEntry) and _is_interlock(os.path.abspath(found), entry, folder):
+        message = "it would run Interlock itself, and agents never may"
+        yield "command", "forbidden_command", message, "Name another program, or take it out."
+
+
+def _is_interlock(program: str, entry: CliEntry, folder: str) -> bool:
+    known = [word for word in entry.settings.args if "$" not in word]
+    return runs_interlock((program, *known), folder)

@@ -42,6 +42,9 @@ _TOML_TOKEN = re.compile(
     re.DOTALL,
 )
 
+_HALF: Final = re.compile("[\ud800-\udfff]")
+_HALF_WRITTEN: Final = re.compile(r"\\u[dD][89a-fA-F]")
+
 _T = TypeVar("_T")
 
 
@@ -158,14 +161,14 @@ def parse_json(text: str) -> tuple[Any, bool]:
     if not text.strip():
         return {}, False
     try:
-        return _sound(json.loads(text)), False
+        return _whole_texts(_sound(json.loads(text), halves=True), text), False
     except RecursionError as error:
         raise BadFileError("syntax", _TOO_DEEP) from error
     except ValueError as error:
         first = error
     bare = _TRAILING_COMMA.sub(_blank, _COMMENT.sub(_blank, text))
     try:
-        return _sound(json.loads(bare)), True
+        return _whole_texts(_sound(json.loads(bare), halves=True), text), True
     except RecursionError as error:
         raise BadFileError("syntax", _TOO_DEEP) from error
     except json.JSONDecodeError as error:
@@ -175,8 +178,29 @@ def parse_json(text: str) -> tuple[Any, bool]:
         raise BadFileError("syntax", f"this is not valid JSON: {_plain(str(first))}") from error
 
 
-def _sound(document: _T) -> _T:
-    """Return a document that every later step can walk and pass on. Raises BadFileError."""
+def _mended(value: Any) -> Any:
+    """Return JSON with NUL for each half of a character, which only the entry that has it misses.
+
+    No process, header or name can carry a NUL, so it is refused where it stands.
+    """
+    if isinstance(value, str):
+        return value if _encodes(value) else _HALF.sub("\0", value)
+    if isinstance(value, list):
+        return [_mended(one) for one in value]
+    if isinstance(value, dict):
+        return {_mended(key): _mended(one) for key, one in value.items()}
+    return value
+
+
+def _whole_texts(document: Any, text: str) -> Any:
+    return _mended(document) if _HALF_WRITTEN.search(text) else document
+
+
+def _sound(document: _T, *, halves: bool = False) -> _T:
+    """Return a document that every later step can walk and pass on. Raises BadFileError.
+
+    `halves`: halves of characters are nothing to refuse yet.
+    """
     level: list[Any] = [document]
     for _ in range(MAX_DEPTH):
         below: list[Any] = []
@@ -186,7 +210,7 @@ def _sound(document: _T) -> _T:
                 below += value.values()
             elif isinstance(value, list):
                 below += value
-            elif isinstance(value, str) and not _encodes(value):
+            elif not halves and isinstance(value, str) and not _encodes(value):
                 raise BadFileError("encoding", "a text holds half of a character (a lone \\ud...)")
         if not below:
             return document

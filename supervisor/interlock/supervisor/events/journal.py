@@ -24,7 +24,7 @@ import msgspec
 from interlock.bus.errors import JournalError
 from interlock.bus.threads import start_threads
 from interlock.supervisor.events import journalfile, journalrescue
-from interlock.supervisor.events.journalfile import DamagedJournalError
+from interlock.supervisor.events.journalfile import DamagedJournalError, LockedJournalError
 from interlock.supervisor.events.journalrows import (
     UNFINISHED,
     WAITED,
@@ -243,8 +243,9 @@ class Journal:
             self._slow = True
             self._attention(
                 SLOW,
-                "The disk of the journal is slow: turns go on before they are stored.",
-                f"Check the disk that has {self.path}.",
+                "The journal takes long to write, because its disk is slow or another program has "
+                "locked it: turns go on before they are stored.",
+                f"End what else has {self.path} open, or check its disk.",
             )
 
     def _put(self, operation: Operation) -> None:
@@ -549,12 +550,17 @@ class Journal:
                 _resolve(done, False)
 
     def _trouble(self, error: JournalError) -> None:
+        locked = isinstance(error, LockedJournalError)
+        fix = (
+            f"End the program that has {self.path} open"
+            if locked
+            else f"Free space on the disk that has {self.path}, or make it writable"
+        )
         self._attention(
             FULL,
             f"{error.message} Turns go on, but only in memory: what runs now would be lost with "
             "the supervisor.",
-            f"Free space on the disk that has {self.path}, or make it writable; it is tried again "
-            "by itself.",
+            f"{fix}; it is tried again by itself.",
         )
 
 

@@ -31,6 +31,7 @@ CHECKED_BYTES: Final = 64 << 20
 MAX_TEXTS: Final = 16 << 20
 """Characters of turns' texts in one list of turns."""
 BUSY_SECONDS: Final = 2.0
+_LOCKED: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _CREATE: Final = """
 CREATE TABLE turns (
@@ -104,11 +105,19 @@ class DamagedJournalError(JournalError):
     code = "journal_damaged"
 
 
+class LockedJournalError(JournalError):
+    """Another program holds the lock of the file."""
+
+    code = "journal_locked"
+
+
 def translate(error: Exception) -> JournalError:
     """The error of ours for one of SQLite's or of the file system's."""
     code = getattr(error, "sqlite_errorcode", 0) or 0
     if (code & 0xFF) in _DAMAGED:
         return DamagedJournalError(f"The journal file is damaged ({error}).")
+    if (code & 0xFF) in _LOCKED:
+        return LockedJournalError("The journal's file is locked by another program.")
     return JournalError(f"The journal cannot be written ({error}).")
 
 

@@ -16,11 +16,11 @@ import msgspec
 from interlock.bus.channel import IncomingCall
 from interlock.bus.limits import MAX_ARGUMENTS
 from interlock.bus.messages import Capabilities, ControlDown, Ready
+from interlock.bus.own import runs_interlock
 from interlock.bus.records import CapabilityReport
 from interlock.bus.settings import CliConfigure
 from interlock.bus.wording import spoken
 from interlock.workers.cli.arguments import ArgumentError, input_schema, words
-from interlock.workers.cli.own import runs_interlock
 from interlock.workers.cli.run import ProgramRun
 from interlock.workers.cuts import cut_in_time
 from interlock.workers.failure import WorkerError
