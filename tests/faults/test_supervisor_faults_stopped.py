@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from breaking import GOOD, STUBBORN, Busy, Watching, ready, topics, tree_of
+from breaking import GOOD, STUBBORN, Busy, Watching, ready, run, topics, tree_of
 from fault_rig import until
 from supervised import PATIENCE, Supervised, rogue_toml, timing
 
+from interlock.bus.aclient import AsyncClient
 from interlock.bus.client import Client
+from interlock.bus.errors import RequestTimeoutError
+from interlock.bus.messages import StatusGet
 
 PING = 0.8
 ALL = ("agent:main", "mcp:good", "mcp:bad")
@@ -55,6 +60,47 @@ def interlock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervised]:
     config = timing(ping=PING) + GOOD + rogue_toml("bad", *STUBBORN)
     with Supervised(tmp_path_factory.mktemp("stopped"), config) as running:
         yield running
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("status",),
+        ("tools",),
+        ("turn", "mcp:good/echo {}"),
+        ("call", "mcp:good/echo"),
+        ("restart", "good"),
+        ("down",),
+    ],
+)
+def test_a_command_says_at_once_that_the_supervisor_is_stopped(
+    interlock: Supervised, command: tuple[str, ...]
+) -> None:
+    """It names the process and what to do; it waited for 10 seconds and sent to `status`."""
+    ready(interlock, *ALL)
+    with stopped([interlock.pid]):
+        begun = time.monotonic()
+        code, out, error = run(interlock.home.path, *command)
+        assert time.monotonic() - begun < 5.0
+    assert (code, out) == (5, "")
+    assert f"`kill -CONT {interlock.pid}`" in error and error.count("\n") == 1
+
+
+def test_a_program_waits_for_a_stopped_supervisor_and_then_says_the_same(
+    interlock: Supervised,
+) -> None:
+    with stopped([interlock.pid]), Client(interlock.home.path) as bus:
+        with pytest.raises(RequestTimeoutError, match="kill -CONT"):
+            bus.request(StatusGet, timeout=0.5)
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(asyncio.run, _asked(interlock))
+            with pytest.raises(RequestTimeoutError, match="kill -CONT"):
+                asked.result(PATIENCE)
+
+
+async def _asked(interlock: Supervised) -> None:
+    async with AsyncClient.connect(interlock.home.path) as bus:
+        await bus.request(StatusGet, timeout=0.5)
 
 
 def test_calls_under_held_tickets_go_on_without_the_supervisor(interlock: Supervised) -> None:

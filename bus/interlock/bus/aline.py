@@ -15,11 +15,17 @@ from interlock.bus.errors import (
     InterlockError,
     MalformedError,
     NoSupervisorError,
-    RequestTimeoutError,
     UsageError,
 )
 from interlock.bus.given import encode_request
-from interlock.bus.line import CHECK, PEER, find_supervisor, lost_supervisor, supervisor_lives
+from interlock.bus.line import (
+    CHECK,
+    PEER,
+    find_supervisor,
+    lost_supervisor,
+    silent_supervisor,
+    supervisor_lives,
+)
 from interlock.bus.messages import ApiAnswer, Gone, Reply, Request
 from interlock.bus.results import error_of
 from interlock.bus.socket import FdSocket, OwnContext, connect_socket
@@ -93,7 +99,7 @@ class AsyncLine:
         try:
             while not self._api.send(frames):
                 self._api.want_writable = True
-                await self._wait(self._writable, end)
+                await self._wait(self._writable, end, limit)
         except BaseException:
             self.close_request(request_id)
             raise
@@ -115,7 +121,7 @@ class AsyncLine:
             if box.lost is not None:
                 raise box.lost
             box.news.clear()
-            await self._wait(box.news, end)
+            await self._wait(box.news, end, limit)
         return box.answers.popleft()
 
     async def exchange(
@@ -180,14 +186,14 @@ class AsyncLine:
         sock = connect_socket(self.ctx, zmq.DEALER, info.api, PEER, immediate=1)
         return FdSocket(sock, self._on_api, on_writable=self._on_writable)
 
-    async def _wait(self, event: asyncio.Event, end: float) -> None:
-        """Wait for an event in slices short enough to notice that the supervisor died."""
+    async def _wait(self, event: asyncio.Event, end: float, limit: float) -> None:
+        """Wait for an event in slices short enough to notice that the supervisor died.
+
+        `limit` is how long that was to take in all.
+        """
         left = end - asyncio.get_running_loop().time()
         if left <= 0:
-            raise RequestTimeoutError(
-                f"The supervisor (pid {self.info.pid}) did not answer in time; it may be stopped "
-                "or overloaded."
-            )
+            raise silent_supervisor(self.info.pid, limit)
         try:
             async with asyncio.timeout(min(left, CHECK)):
                 await event.wait()

@@ -84,6 +84,11 @@ class Client:
         """Identity of the supervisor's run."""
         return self._line.info.epoch
 
+    @property
+    def pid(self) -> int:
+        """Process of the supervisor."""
+        return self._line.info.pid
+
     def request(
         self,
         kind: type[Request],

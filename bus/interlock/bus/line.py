@@ -69,6 +69,25 @@ def supervisor_lives(home: Home, info: ConnectionInfo) -> bool:
         return True  # it takes the file away before it ends
 
 
+def silent_supervisor(pid: int, seconds: float) -> RequestTimeoutError:
+    """Return the error for a supervisor that is there and did not answer within that time."""
+    if stands_still(pid):
+        return RequestTimeoutError(
+            f"The supervisor (pid {pid}) is stopped, so it answers nobody; `kill -CONT {pid}` lets "
+            f"it go on, `kill -9 {pid}` ends it and leaves nothing of it."
+        )
+    return RequestTimeoutError(
+        f"The supervisor (pid {pid}) did not answer within {spoken(seconds)} s; it may be "
+        "overloaded or frozen. Look at that process and try again."
+    )
+
+
+def stands_still(pid: int) -> bool:
+    """Whether a process is stopped now, by a signal or in a debugger."""
+    found = procfs.stat(pid)
+    return found is not None and found.state in "Tt"
+
+
 def find_supervisor(home: Home) -> ConnectionInfo:
     """Read the connection file and make sure that its supervisor is there.
 
@@ -181,8 +200,12 @@ class Line:
         header = encode_request(kind, request_id, self.info.key, fields)
         self._inbox[request_id] = deque()
         frames = [b"msgpack", header] if body is None else [b"msgpack", header, body]
+        begun = time.monotonic()
         try:
             self.send(self._api, frames, until)
+        except RequestTimeoutError:
+            self.close_request(request_id)
+            raise silent_supervisor(self.info.pid, until - begun) from None
         except BaseException:
             self.close_request(request_id)
             raise
@@ -219,10 +242,7 @@ class Line:
         finally:
             self.close_request(request_id)
         if answer is None:
-            raise RequestTimeoutError(
-                f"The supervisor (pid {self.info.pid}) did not answer within {spoken(timeout)} s; "
-                "it may be stopped or overloaded."
-            )
+            raise silent_supervisor(self.info.pid, timeout)
         reply, document = answer
         if not isinstance(reply, Reply):
             raise MalformedError("The supervisor answered a request with something else.")
@@ -252,7 +272,7 @@ class Line:
         Raises RequestTimeoutError at `until`; and as `pump`.
         """
         if time.monotonic() >= until:
-            raise RequestTimeoutError("Nobody took the request in time; see `interlock status`.")
+            raise RequestTimeoutError("The other end took no message in time.")
         self._poller.modify(sock, zmq.POLLIN | zmq.POLLOUT)
         try:
             self.pump(until)

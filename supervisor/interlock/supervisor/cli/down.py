@@ -9,7 +9,6 @@ from typing import Final
 import click
 
 from interlock.bus import procfs
-from interlock.bus.client import connect
 from interlock.bus.endpoints import Home, HomeLock, lock_holder, read_connection
 from interlock.bus.errors import (
     AlreadyRunningError,
@@ -18,11 +17,12 @@ from interlock.bus.errors import (
     NoSupervisorError,
     RequestTimeoutError,
 )
-from interlock.bus.line import find_supervisor
+from interlock.bus.line import find_supervisor, stands_still
 from interlock.bus.records import Child
 from interlock.supervisor.cli.exits import DONE
 from interlock.supervisor.cli.given import json_document
 from interlock.supervisor.cli.output import document, note, options, write
+from interlock.supervisor.cli.session import running
 
 STOP: Final = 40.0
 """Seconds until a supervisor has to be gone; its own bound for everything is 20 s by default."""
@@ -72,11 +72,13 @@ def _ask_to_stop(home: Home, pid: int, proven: bool) -> None:
     try:
         if proven and read_connection(home).pid != pid:
             raise NoSupervisorError("The connection file is not this supervisor's.")
-        with connect(home.path) as bus:
+        with running(home.path) as bus:
             bus.shutdown()
     except ConnectionLostError:
         pass  # It ended before its answer was sent; who waits for its end sees that.
     except RequestTimeoutError:
+        if proven and stands_still(pid):
+            raise
         do = (
             f"if it stays so, `kill -9 {pid}`: nothing of it will be left."
             if proven

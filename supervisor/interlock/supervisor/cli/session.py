@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from interlock.bus.client import Client, connect
 from interlock.bus.errors import NotFoundError, UsageError
+from interlock.bus.line import silent_supervisor, stands_still
 from interlock.supervisor.cli.output import options
 
+STOPPED: Final = 0.5
+"""Seconds after which a stopped supervisor is taken for one that stays so."""
+_LOOK: Final = 0.02
 _SHORTEST: Final = 4
 """Characters of an id that are enough, if no other begins so."""
 
 
 def client() -> Client:
-    """Connect to the supervisor of the chosen home. Raises NoSupervisorError."""
-    return connect(options().home)
+    """Connect to the supervisor of the chosen home.
+
+    Raises NoSupervisorError, and RequestTimeoutError if it is stopped and stays so for `STOPPED`.
+    """
+    return running(options().home)
+
+
+def running(home: str | os.PathLike[str] | None) -> Client:
+    """Connect to the supervisor of that home; raises as `client`."""
+    bus = connect(home)
+    until = time.monotonic() + STOPPED
+    # A program may wait for a supervisor that goes on soon; a person is told.
+    while stands_still(bus.pid):
+        if time.monotonic() > until:
+            bus.close()
+            raise silent_supervisor(bus.pid, STOPPED)
+        time.sleep(_LOOK)
+    return bus
 
 
 def full_name(typed: str, names: Iterable[str], attention: Iterable[Mapping[str, Any]] = ()) -> str:

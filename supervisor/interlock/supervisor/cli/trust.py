@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
-from interlock.bus.client import connect
 from interlock.bus.errors import ConfigError, InterlockError, NoSupervisorError, NotFoundError
 from interlock.supervisor.cli.exits import DONE
 from interlock.supervisor.cli.given import json_document
 from interlock.supervisor.cli.output import agreed, document, exact, note, options, write
+from interlock.supervisor.cli.session import client
 from interlock.supervisor.config.content import parse
 from interlock.supervisor.config.text import BadFileError, read_bytes
 from interlock.supervisor.config.trust import changing_trust, digest, effects, read_trust, trust_key
@@ -131,7 +131,7 @@ def _list(record: Path, as_json: bool) -> int:
 def _taken_up() -> None:
     """Wait until a supervisor that runs on this home has read its configuration again."""
     try:
-        with connect(options().home) as bus:
+        with client() as bus:
             bus.reload()
     except NoSupervisorError:
         return

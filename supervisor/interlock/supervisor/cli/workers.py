@@ -7,11 +7,11 @@ from typing import Any, Final, Literal
 
 import click
 
-from interlock.bus.client import connect
 from interlock.bus.errors import InterlockError
 from interlock.supervisor.cli.exits import DONE, FAILED, code_of
 from interlock.supervisor.cli.given import json_document
 from interlock.supervisor.cli.output import document, note, one_line, options, write
+from interlock.supervisor.cli.session import running
 
 Action = Literal["start", "stop", "restart"]
 
@@ -52,7 +52,7 @@ def _control(action: Action, names: tuple[str, ...], as_json: bool) -> int:
 
     def one(name: str) -> dict[str, Any] | InterlockError:
         try:
-            with connect(home) as bus:
+            with running(home) as bus:
                 return bus.control(action, name, _PATIENCE)
         except InterlockError as error:
             return error
