@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine, server_table
+from command_line import PATIENCE, CommandLine, server_table
 
 ECHO = '{"text": "hello"}'
 TURN = f"mcp:small/echo {ECHO}"
@@ -74,6 +74,25 @@ def test_a_reader_that_leaves(cli: CommandLine, command: str) -> None:
     done = cli.shell(f"interlock {command} | true; exit ${{PIPESTATUS[0]}}")
     assert done.returncode == 0, done
     assert not {"Traceback", "mistake", "ignored"} & set(done.stderr.split())
+
+
+@pytest.mark.parametrize("command", ["attach", "attach --json", "logs -f supervisor", "turn-watch"])
+def test_a_reader_that_leaves_while_nothing_happens(cli: CommandLine, command: str) -> None:
+    """`attach | head -1` ends with its reader, not with the next event."""
+    words = command.split()
+    if command == "turn-watch":
+        words.append(cli.json("turn", "mcp:small/mute {}", "--detach")["turn"])
+    with cli.popen(*words) as process:
+        assert process.stdout is not None and process.stderr is not None
+        if command == "turn-watch":
+            assert "mcp:small/mute" in process.stderr.readline()
+        else:
+            assert process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(PATIENCE) == 0
+    if command == "turn-watch":
+        assert cli.json("turn-show", words[1])["state"] == "running"
+        cli.run("turn-cancel", words[1])
 
 
 def test_a_failure_is_told_where_that_is_possible(cli: CommandLine) -> None:

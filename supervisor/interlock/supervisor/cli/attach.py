@@ -23,6 +23,7 @@ from interlock.supervisor.cli.output import (
     styled,
     write,
 )
+from interlock.supervisor.cli.reader import end_with_reader
 from interlock.supervisor.cli.session import client, full_name, workers_of
 from interlock.supervisor.cli.status import lines_of
 from interlock.supervisor.cli.tail import LogTail
@@ -43,6 +44,7 @@ def attach(names: tuple[str, ...], as_json: bool, since: str | None, with_logs: 
     lock = threading.Lock()
     paint = options().color and sys.stdout.isatty()
     with client() as bus:
+        end_with_reader()
         now = bus.status() if names or with_logs else {"needs_attention": []}
         known = workers_of(now)
         chosen = frozenset(full_name(name, known, now["needs_attention"]) for name in names)

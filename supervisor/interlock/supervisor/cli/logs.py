@@ -16,6 +16,7 @@ from interlock.bus.errors import NoSupervisorError, NotFoundError, UsageError
 from interlock.bus.names import WorkerName, workers_meant
 from interlock.supervisor.cli.given import Count, json_lines
 from interlock.supervisor.cli.output import clean, document, options, plain, write
+from interlock.supervisor.cli.reader import end_with_reader
 from interlock.supervisor.cli.session import client, did_you_mean, full_name, workers_of
 from interlock.supervisor.cli.tail import LogTail, last_lines
 
@@ -37,6 +38,8 @@ def logs(name: str, follow: bool, lines: int, as_json: bool) -> None:
     tail.skip_to_end()
     for line in last_lines(path, lines):
         _show(worker, line, as_json)
+    if follow:
+        end_with_reader()
     while follow:
         for line in tail.new_lines():
             _show(worker, line, as_json)

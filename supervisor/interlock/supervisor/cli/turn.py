@@ -17,6 +17,7 @@ from interlock.bus.watching import ENDED
 from interlock.supervisor.cli.exits import DONE, FAILED, TIMED_OUT
 from interlock.supervisor.cli.given import Count, Seconds, json_lines, standard_input
 from interlock.supervisor.cli.output import clean, counted, cut, document, note, one_line, write
+from interlock.supervisor.cli.reader import end_with_reader
 from interlock.supervisor.cli.session import client, turn_meant
 
 _ENDS: Final = ("turn.completed", "turn.failed", "turn.cancelled")
@@ -88,6 +89,7 @@ def follow(bus: Client, turn_id: str, offset: int, *, as_json: bool, cancel: boo
 
     With `cancel` the first Ctrl-C cancels the turn and shows how it ends, the second one leaves.
     """
+    end_with_reader()
     show = _Show(as_json)
     stream = bus.watch(turn_id, offset)
     try:
