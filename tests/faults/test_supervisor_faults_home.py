@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -11,8 +12,17 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from breaking import GOOD, Watching, innocent, ready, run
-from supervised import PATIENCE, Supervised, timing
+from breaking import (
+    GOOD,
+    STUBBORN,
+    Watching,
+    innocent,
+    popen,
+    ready,
+    run,
+    spawner_of,
+)
+from supervised import PATIENCE, Supervised, rogue_toml, timing
 
 from interlock.bus import procfs
 from interlock.bus.endpoints import Home, read_connection
@@ -159,3 +169,24 @@ def test_a_connection_file_of_a_stranger_is_not_believed(tmp_path: Path) -> None
         assert info.boot_id == procfs.boot_id()
         with pytest.raises(InterlockError):
             interlock.client.control("start", "mcp:nobody")
+
+
+def test_down_claims_only_what_it_has_seen_to(short: Path) -> None:
+    """Supervisor and spawner are killed while they stop: `down` says so, and ends what is left."""
+    config = timing(drain=5.0, term=10.0) + GOOD + rogue_toml("bad", *STUBBORN)
+    with Supervised(short, config, clean=False) as interlock:
+        ready(interlock, *BOTH, "mcp:bad")
+        spawner = spawner_of(interlock)
+        below = procfs.descendants(interlock.pid)
+        with popen(interlock.home.path, "down") as command:
+            interlock.wait_event("worker.stopping", "mcp:bad")
+            os.kill(spawner, signal.SIGSTOP)  # so that it ends nothing any more
+            for pid in (interlock.pid, spawner):
+                os.kill(pid, signal.SIGKILL)
+            said = command.communicate(timeout=PATIENCE)
+        left = [one for one in below if procfs.alive(one.pid, one.start)]
+        assert (command.returncode, left) == (0, [])
+        assert f"(pid {interlock.pid}) was killed before" in said[0], said
+        home = interlock.home
+        assert not home.connection_file.exists() and not home.processes.exists()
+        assert "interlock up" in one_sentence(run(home.path, "down"), 3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Sequence
 from typing import Final
 
 import click
@@ -27,6 +28,10 @@ from interlock.supervisor.cli.session import running
 STOP: Final = 40.0
 """Seconds until a supervisor has to be gone; its own bound for everything is 20 s by default."""
 _LOOK: Final = 0.02
+_GRACE: Final = 0.5
+"""Seconds in which its spawner, which knows more, may end that itself."""
+_SWEEP: Final = 10.0
+"""Seconds until what a killed supervisor left has to be gone."""
 
 
 @click.command
@@ -40,17 +45,59 @@ def down(as_json: bool) -> int:
         clean_up(home)
         pid = find_supervisor(home).pid
     began = procfs.start_time(pid)
+    below = procfs.descendants(pid) if proven else []
     _ask_to_stop(home, pid, proven)
     try:
         _await_end(home, pid, began, proven)
+        ended = _left_nothing(home, below)
     except KeyboardInterrupt:
         note(f"The supervisor (pid {pid}) goes on stopping; `interlock status` says when it ended.")
         raise
     if as_json:
         document({"stopped": True, "pid": pid})
-    else:
+    elif ended is None:
         write("Stopped; nothing is left running.")
+    else:
+        what = f" ({', '.join(ended)})" if ended else ""
+        write(
+            f"The supervisor (pid {pid}) was killed before it had stopped everything; what it left"
+            f"{what} was ended. Nothing is left running."
+        )
     return DONE
+
+
+def _left_nothing(home: Home, below: Sequence[Child]) -> list[str] | None:
+    """See to it that nothing is left of a supervisor that is gone; `below`: what it had before.
+
+    None if it ended in order, else the names of what it left and is ended now. Its spawner may be
+    at that, too. Raises InterlockError if something cannot be ended.
+    """
+    if not (home.connection_file.exists() or home.processes.exists()):
+        return None
+    from interlock.supervisor.spawn.sweep import sweep_recorded
+
+    try:
+        with HomeLock(home):
+            names = set(sweep_recorded(home.processes))
+            begun = time.monotonic()
+            while left := [one for one in below if procfs.alive(one.pid, one.start)]:
+                if time.monotonic() > begun + _SWEEP:
+                    pids = ", ".join(str(one.pid) for one in left)
+                    raise InterlockError(
+                        f"The supervisor was killed, and what it left cannot be ended: {pids}; "
+                        "look at these processes, then `interlock down` again.",
+                        code="failed",
+                    )
+                if time.monotonic() > begun + _GRACE:
+                    for one in left:
+                        for victim in (one, *procfs.descendants(one.pid)):
+                            procfs.kill(victim)
+                time.sleep(_LOOK)
+            home.clear_run()
+            home.connection_file.unlink(missing_ok=True)
+    except AlreadyRunningError:
+        return None  # the next one is there already, and swept before it began
+    return sorted({name.partition("#")[0] for name in names})
 
 
 def _await_end(home: Home, pid: int, began: int | None, proven: bool) -> None:
