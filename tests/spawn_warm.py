@@ -1,5 +1,6 @@
 """Warm entries for the mcp image of the spawner's tests."""
 
+import os
 import threading
 
 
@@ -13,3 +14,16 @@ def broken() -> None:
 
 def threaded() -> None:
     threading.Thread(target=threading.Event().wait, daemon=True).start()
+
+
+def patient() -> None:
+    """Have each worker come to its end before the image goes on after the fork."""
+    fork = os.fork
+
+    def fork_and_wait() -> int:
+        pid = fork()
+        if pid:
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        return pid
+
+    os.fork = fork_and_wait

@@ -93,6 +93,18 @@ def test_exit_codes_and_signals_are_told(tmp_path: Path, mode: str, image: str) 
     run_async(test)
 
 
+def test_a_worker_that_ends_before_it_read_anything_is_told_by_its_code(tmp_path: Path) -> None:
+    """Promise: how a worker ended is told truly, however quick it was."""
+
+    async def test() -> None:
+        async with running(tmp_path, warm="spawn_warm:patient") as bench:
+            bench.spawn("mcp:missing", image="mcp", entry="no_such_module:main")
+            assert (await bench.until("exited", "mcp:missing"))[3:] == (1, None)
+            assert not [event for event in bench.events if event[0] == "failed"]
+
+    run_async(test)
+
+
 def test_death_is_noticed_at_once_and_the_zombie_goes(tmp_path: Path) -> None:
     async def test() -> None:
         async with running(tmp_path) as bench:

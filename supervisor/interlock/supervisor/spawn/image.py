@@ -16,7 +16,7 @@ from collections import deque
 from typing import Final
 
 from interlock.bus import procfs
-from interlock.bus.errors import MalformedError
+from interlock.bus.errors import MalformedError, SpawnError
 from interlock.bus.records import Child
 from interlock.supervisor.spawn import child, sweep
 from interlock.supervisor.spawn.protocol import (
@@ -134,19 +134,21 @@ class Image:
 
     def _spawn(self, order: Spawn) -> None:
         opened: list[int] = []
+        image = os.getpid()
         try:
             opened += os.pipe()
             opened += os.pipe()
             lifeline, boot, status, report = opened
             os.set_blocking(boot, False)
             os.set_blocking(status, False)
-            image = os.getpid()
+            # Before the fork: a worker may end without having read it, and that is no failure here.
+            _write_boot(boot, order.boot)
             pid = os.fork()
-        except OSError as error:
+        except (OSError, SpawnError) as error:
             for descriptor in opened:
                 os.close(descriptor)
-            message = f"No process can be forked: {error.strerror}; check the limits of this user."
-            self._fail(order.name, order.generation, "fork_failed", message)
+            code, message = _why_not(error)
+            self._fail(order.name, order.generation, code, message)
             return
         if pid == 0:
             child.run(order, image, lifeline, report, executes=self._executes)
@@ -155,14 +157,6 @@ class Image:
         worker = _Worker(order, pid, boot, status)
         self._workers[pid] = self._by_status[status] = worker
         self._poll.register(status, select.POLLIN)
-        record = len(order.boot).to_bytes(BOOT_PREFIX, "big") + order.boot
-        try:
-            complete = os.write(boot, record) == len(record)
-        except OSError:
-            complete = False
-        if not complete:
-            worker.failure = ("boot_failed", "The worker did not take its boot record.")
-            os.kill(pid, signal.SIGKILL)
 
     def _read_status(self, worker: _Worker) -> None:
         try:
@@ -256,6 +250,23 @@ class Image:
             if handle >= 0:
                 os.close(handle)
         self._poll.modify(self._link.fileno(), wanted)
+
+
+def _write_boot(pipe: int, boot: bytes) -> None:
+    """Put a boot record into an empty pipe. Raises OSError, or SpawnError if it does not fit."""
+    record = len(boot).to_bytes(BOOT_PREFIX, "big") + boot
+    if os.write(pipe, record) != len(record):
+        raise SpawnError(
+            "The worker's boot record does not fit into a pipe; this user has too many pipes open.",
+            code="boot_failed",
+        )
+
+
+def _why_not(error: OSError | SpawnError) -> tuple[str, str]:
+    if isinstance(error, SpawnError):
+        return error.code, error.message
+    reason = error.strerror
+    return "fork_failed", f"No process can be forked: {reason}; check the limits of this user."
 
 
 def ignore_stop_signals() -> None:
