@@ -1,6 +1,7 @@
 """Warm entries for the mcp image of the spawner's tests."""
 
 import os
+import signal
 import threading
 
 
@@ -27,3 +28,13 @@ def patient() -> None:
         return pid
 
     os.fork = fork_and_wait
+
+
+def hanging() -> None:
+    """Have the image hang for ever, without being stopped, from the first SIGUSR1 on."""
+
+    def hang(*_: object) -> None:
+        while True:
+            signal.pause()
+
+    signal.signal(signal.SIGUSR1, hang)

@@ -218,20 +218,23 @@ def test_spawner_killed_before_the_answer(tmp_path: Path) -> None:
     run_async(test)
 
 
+HANGING = "spawn_warm:hanging"
+
+
 def test_a_spawner_that_hangs_is_replaced(tmp_path: Path) -> None:
     async def test() -> None:
-        async with running(tmp_path) as bench:
-            pid = bench.launcher.pid
-            assert pid is not None
+        async with running(tmp_path, warm=HANGING) as bench:
+            bench.spawn("mcp:first", image="mcp")
+            image = (await bench.facts_of("mcp:first"))["parent"]
             bench.launcher._patience = 0.5  # only now: its own start may take longer
-            watched = Watched([pid])
-            os.kill(pid, signal.SIGSTOP)
-            bench.spawn("mcp:a")
+            watched = Watched([image])
+            os.kill(image, signal.SIGUSR1)
+            bench.spawn("mcp:a", image="mcp")
             assert await bench.until("lost") == ("lost", "spawner did not answer")
             bench.launcher._patience = 40.0
             await bench.until("failed", "mcp:a")
             assert watched.left(1.0) == []
-            bench.spawn("mcp:b")
+            bench.spawn("mcp:b", image="mcp")
             await bench.facts_of("mcp:b")
 
     run_async(test)
@@ -241,19 +244,43 @@ def test_a_spawner_that_hangs_after_a_death_is_replaced(tmp_path: Path) -> None:
     """The end of a dead worker is settled although its spawner never reports it."""
 
     async def test() -> None:
-        async with running(tmp_path, patience=0.5) as bench:
-            bench.spawn("mcp:a")
+        async with running(tmp_path, warm=HANGING) as bench:
+            bench.spawn("mcp:a", image="mcp")
             facts = await bench.facts_of("mcp:a")
-            pid = bench.launcher.pid
-            assert pid is not None
-            os.kill(pid, signal.SIGSTOP)
+            bench.launcher._patience = 0.5
+            os.kill(facts["parent"], signal.SIGUSR1)
             os.kill(facts["pid"], signal.SIGKILL)
             await bench.until("died", "mcp:a")
             assert await bench.until("lost") == ("lost", "spawner did not answer")
             bench.launcher._patience = 40.0
             assert await bench.until("exited", "mcp:a") == ("exited", "mcp:a", 1, None, None)
-            bench.spawn("mcp:a", generation=2)
+            bench.spawn("mcp:a", image="mcp", generation=2)
             await bench.facts_of("mcp:a")
+
+    run_async(test)
+
+
+@pytest.mark.parametrize("image", ["base", "mcp"])
+def test_a_spawner_that_was_stopped_goes_on(tmp_path: Path, image: str) -> None:
+    """Promise: an order is answered within seconds, and no worker is restarted for it."""
+
+    async def test() -> None:
+        async with running(tmp_path) as bench:
+            bench.spawn("mcp:a", image=image)
+            bench.spawn("core")
+            facts = await bench.facts_of("mcp:a")
+            other = await bench.facts_of("core")
+            start = procfs.start_time(other["pid"]) or 0
+            os.kill(facts["parent"], signal.SIGSTOP)
+            os.kill(facts["pid"], signal.SIGKILL)
+            bench.spawn("mcp:b", image=image)
+            assert (await bench.until("exited", "mcp:a"))[3:] == (None, 9)
+            await bench.facts_of("mcp:b")
+            pid = facts["parent"]
+            await bench.until_text("notice", "spawner_stopped", f"(pid {pid}) had been stopped")
+            await bench.until("notice", "spawner_stopped", "")
+            assert not [event for event in bench.events if event[0] == "lost"]
+            assert procfs.alive(other["pid"], start)
 
     run_async(test)
 

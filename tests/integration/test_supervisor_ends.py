@@ -114,6 +114,18 @@ def test_a_killed_spawner_is_replaced_and_its_workers_come_back(tmp_path: Path) 
         assert "worker.backoff" not in topics and "worker.failed" not in topics
 
 
+@pytest.mark.parametrize("which", ["spawner", "image"])
+def test_a_stopped_spawner_delays_no_end(tmp_path: Path, which: str) -> None:
+    """Promise: the end is bounded by what workers need, not by what somebody has stopped."""
+    with Supervised(tmp_path, timing() + BOTH) as interlock:
+        wait_ready(interlock)
+        image = procfs.stat(interlock.worker("mcp:x")["pid"])
+        assert image is not None and image.parent != spawner_of(interlock)
+        os.kill(spawner_of(interlock) if which == "spawner" else image.parent, signal.SIGSTOP)
+        interlock.process.send_signal(signal.SIGTERM)
+        assert interlock.process.wait(8.0) == 0
+
+
 def test_a_supervisor_that_was_stopped_blames_no_worker(tmp_path: Path) -> None:
     with Supervised(tmp_path, timing(ping=1.0) + BOTH) as interlock:
         wait_ready(interlock)

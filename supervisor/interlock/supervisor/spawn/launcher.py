@@ -22,7 +22,7 @@ import msgspec
 from interlock.bus import procfs
 from interlock.bus.errors import SpawnError, TooLargeError
 from interlock.bus.records import Child
-from interlock.supervisor.spawn import sweep
+from interlock.supervisor.spawn import stopped, sweep
 from interlock.supervisor.spawn.files import spawner_environment
 from interlock.supervisor.spawn.link import Link
 from interlock.supervisor.spawn.protocol import (
@@ -45,10 +45,14 @@ _READY: Final = 20.0
 """Seconds that a new spawner may take until it takes orders."""
 _ANSWER: Final = 40.0
 """Seconds without an answer to an order until the spawner counts as hung; warming included."""
+_LOOK: Final = 1.0
+"""Seconds that something may be owed by the spawner until it is looked whether it was stopped, and
+from there to the next look. Starting a worker takes a tenth of that."""
 _CLOSE: Final = 5.0
 """Seconds that a spawner may take to end its workers and itself."""
 _FAILED: Final = "spawner_failed"
 _NOT_WARM: Final = "image_not_warm"
+_STOPPED: Final = "spawner_stopped"
 _AGAIN_FIRST: Final = 0.25
 _AGAIN_MAX: Final = 30.0
 
@@ -68,6 +72,7 @@ class _Worker:
         """Stop the clock of the order."""
         if self.deadline is not None:
             self.deadline.cancel()
+            self.deadline = None
 
 
 def _ignore(*_: object) -> None:
@@ -84,7 +89,7 @@ class Launcher:
     then starts again by itself. `on_notice(code, message)` tells of trouble that stops nothing,
     with an empty message that it is over. What a callback raises goes to the exception handler of
     the event loop. A spawner that answers no order, or reports no end, for `patience` seconds is
-    replaced.
+    replaced; one that was only stopped (SIGSTOP) is continued within about a second.
 
     The process becomes a subreaper. After the death of a spawner every child is killed that was
     not there when `start` was called, so a supervisor must start nothing else.
@@ -130,6 +135,8 @@ class Launcher:
         self._told: set[str] = set()
         self._losses: asyncio.Queue[str] = asyncio.Queue()
         self._keeper: asyncio.Task[None] | None = None
+        self._look: asyncio.TimerHandle | None = None
+        """The next look whether the spawner was stopped; None while it owes nothing."""
 
     @property
     def pid(self) -> int | None:
@@ -201,6 +208,8 @@ class Launcher:
             self._keeper.cancel()
             await asyncio.wait([self._keeper], timeout=_CLOSE)
         await self._end_spawner(_CLOSE)
+        if self._look is not None:
+            self._look.cancel()
         self._queued.clear()
         self._bury_all()
         if self._records is not None:
@@ -228,6 +237,7 @@ class Launcher:
         self._cold.clear()
         self._ready = loop.create_future()
         self._born = loop.time()
+        self._look_soon()
         loop.add_reader(self._handle, self._lose, "spawner died")
         for name, pair in pairs.items():
             self._links[name] = self._link(name, pair[0])
@@ -292,7 +302,7 @@ class Launcher:
         if link is None:
             return  # The spawner was lost this moment; its keeper reports the worker as failed.
         worker = self._workers[boot.name, boot.generation]
-        worker.deadline = asyncio.get_running_loop().call_later(self._patience, self._give_up)
+        self._await_word(worker)
         try:
             link.send(_record(request))
         except TooLargeError as error:
@@ -337,7 +347,7 @@ class Launcher:
         worker = self._workers[name, generation]
         worker.died = True
         # A spawner that hangs would leave the worker dead and its end unsettled for ever.
-        worker.deadline = asyncio.get_running_loop().call_later(self._patience, self._give_up)
+        self._await_word(worker)
         if worker.handle is not None:
             asyncio.get_running_loop().remove_reader(worker.handle)
             os.close(worker.handle)
@@ -372,6 +382,35 @@ class Launcher:
                 self._bury(*key, None, None)
             else:
                 self._fail(*key, "spawner_died", "The spawner died before it started the worker.")
+
+    def _await_word(self, worker: _Worker) -> None:
+        loop = asyncio.get_running_loop()
+        worker.deadline = loop.call_later(self._patience, self._give_up)
+        self._look_soon()
+
+    def _look_soon(self) -> None:
+        if self._look is None:
+            self._look = asyncio.get_running_loop().call_later(_LOOK, self._look_again)
+
+    def _look_again(self) -> None:
+        """Have a stopped spawner go on, and look again while it owes an answer."""
+        self._look = None
+        starting = self._ready is not None and not self._ready.done()
+        if starting or any(worker.deadline for worker in self._workers.values()):
+            self._go_on()
+            self._look_soon()
+        elif _STOPPED in self._told:
+            self._told.discard(_STOPPED)
+            self._call(self._on_notice, _STOPPED, "")
+
+    def _go_on(self) -> None:
+        pid = self.pid
+        if pid is None:
+            return
+        running = {worker.pid for worker in self._workers.values()}
+        for one in stopped.go_on(pid, running):
+            what = "The spawner" if one == pid else "A process of the spawner"
+            self._notice(_STOPPED, f"{what} (pid {one}) had been stopped; it was made to go on.")
 
     def _give_up(self) -> None:
         self._lose("spawner did not answer")
@@ -431,6 +470,7 @@ class Launcher:
         process = self._process
         if process is None:
             return
+        self._go_on()  # else it would not see that it is to end
         # Both stay in place until the end, so that `close` can take over from a cancelled keeper.
         if self._handle is None or not await _readable(self._handle, patience):
             process.kill()
