@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 from command_line import CommandLine
 
+from interlock.bus import procfs
 from interlock.bus.errors import ConfigError
 from interlock.supervisor.config.trust import changing_trust, read_trust
 
@@ -76,8 +79,23 @@ def test_up_in_the_background_tells_its_reason_on_a_full_disk(cli: CommandLine) 
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (1, ""), err
     assert err.count("\n") == 1 and str(cli.home) in err, err
-    assert "File too large" in err and "ended at once" not in err
+    assert "File too large" in err and "while it started" not in err
     assert (cli.home / "logs" / "up.log").read_bytes() == b""
+    cli.run("status", code=3)
+
+
+def test_up_in_the_background_says_in_words_that_its_supervisor_was_killed(
+    cli: CommandLine,
+) -> None:
+    """Promise: a person reads what happened and what to do, not a number of the system."""
+    with cli.popen("up", "--detach") as process:
+        until = time.monotonic() + 30
+        while not (started := procfs.children(process.pid)) and time.monotonic() < until:
+            os.sched_yield()
+        os.kill(started[0], signal.SIGKILL)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (1, "")
+    assert "The supervisor was killed by SIGKILL while it started; see " in err, err
     cli.run("status", code=3)
 
 

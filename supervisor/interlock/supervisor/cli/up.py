@@ -195,7 +195,14 @@ def _log(path: Path) -> int:
 
 def _last_words(said: Path, child: subprocess.Popen[bytes]) -> str:
     """Return why a supervisor ended: its last line, unless it had no words for it."""
+    from interlock.supervisor.lifecycle.wording import describe_exit
+
+    status = child.returncode
+    if status < 0:
+        how = describe_exit(None, -status)
+        return f"The supervisor was {how} while it started; see {said}, then start it again."
     text = said.read_bytes().decode(errors="replace").strip()
     if not text or "Traceback" in text:
-        return f"The supervisor ended at once, code {child.returncode}; see {said}."
+        how = describe_exit(status, None)
+        return f"The supervisor {how} while it started; see {said}."
     return text.splitlines()[-1]
