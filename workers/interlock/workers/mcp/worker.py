@@ -246,8 +246,8 @@ class McpKind:
             self._host.notice(LIST_CHANGES, clear=True)
             return
         message = (
-            f"{name} has other tools, resources or prompts each time it is asked; it is asked less "
-            "often now, at most a minute after it says that they changed."
+            "The server has other tools, resources or prompts each time it is asked; it is asked "
+            "less often now, at most a minute after it says that they changed."
         )
         self._host.log.warning(message)
         fix = f"Update the server; `interlock restart {name}` asks it anew."
