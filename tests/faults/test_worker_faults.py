@@ -57,6 +57,11 @@ def test_a_worker_that_fails_harms_its_own_calls_only(rig: FaultRig, fault: sign
                 "tool.failed", capability=f"mcp:calling/{tool}", after=place
             )
             assert failed["code"] == "worker_died"
+            # Nobody but the supervisor can tell how long they lasted; the hung one for some pings.
+            assert failed["duration_ms"] > (1000 if fault in HUNG else 0)
+        row = interlock.worker("mcp:calling")
+        assert row["errors"] == 2 <= row["calls"]
+        assert row["p99_ms"] >= failed["duration_ms"]
         for tree in trees:
             assert_gone(tree)
 

@@ -15,6 +15,7 @@ import pytest
 from command_line import CommandLine
 
 from interlock.bus import procfs
+from interlock.bus.endpoints import Home
 from interlock.bus.errors import ConfigError
 from interlock.supervisor.config.trust import changing_trust, read_trust
 
@@ -121,3 +122,22 @@ def test_a_home_and_folders_with_bytes_that_are_no_text(cli: CommandLine) -> Non
     assert (up.returncode, up.stdout) == (1, "")
     assert "is not UTF-8" in up.stderr and up.stderr.count("\n") == 1, up
     assert "Traceback" not in (cli.home / "logs" / "up.log").read_text()
+
+
+def test_the_sockets_of_a_home_with_a_long_path_go_with_it(tmp_path: Path) -> None:
+    """Promise: `down` leaves nothing running, and the sockets of a killed one do not pile up."""
+    cli = CommandLine(tmp_path / "long" / ("x" * 90))
+    cli.run("up", "--detach")
+    run = Home(cli.home).run
+    assert run.parent != cli.home and (run / "control").exists()
+    pid = cli.json("status")["supervisor"]["pid"]
+    os.kill(pid, signal.SIGKILL)
+    assert (run / "control").exists()
+    other = CommandLine(tmp_path / "other" / ("y" * 90))
+    while Path(f"/proc/{pid}").exists():  # its spawner ends what it left
+        os.sched_yield()
+    other.run("up", "--detach")
+    assert not run.exists()
+    assert Home(other.home).run.exists()
+    other.run("down")
+    assert not Home(other.home).run.exists()

@@ -430,16 +430,18 @@ def test_calls_are_journaled_announced_and_lost_with_their_worker(tmp_path: Path
         )
         fast = CallReport(id="2", capability="git_log", turn=T, outcome="ok", whole=True)
         made.turns.on_call_reports("mcp:git", 1, CallReports(reports=(ended, fast)))
-        made.turns.worker_gone("mcp:git", 1, "killed")
+        (ending,) = made.turns.worker_gone("mcp:git", 1, "killed")
         started, done, lost = (f"tool.{what}" for what in ("started", "completed", "failed"))
         assert made.topics("tool.") == [started, started, done, started, done, lost]
         begun = next(event for event in made.events if isinstance(event, ToolStarted))
         assert (begun.name, begun.capability) == ("mcp:git", "mcp:git/git_log")
         failed = next(event for event in made.events if isinstance(event, ToolFailed))
         assert (failed.call, failed.code) == ("1", "worker_died")
+        assert failed.duration_ms == ending.duration_ms > 0
         await finish(made)
         found = [(c["outcome"], c["may_have_run"]) for c in (await show(made))["calls"]]
         assert found == [("tool_error", False), ("worker_died", True), ("ok", False)]
+        assert (await show(made))["calls"][1]["duration_ms"] == ending.duration_ms
 
     run(tmp_path, story)
 

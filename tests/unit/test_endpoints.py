@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from interlock.bus.endpoints import (
     write_connection,
 )
 from interlock.bus.errors import AlreadyRunningError, ConfigError, NoSupervisorError
+from interlock.supervisor.home.runfolders import sweep_run_folders
 
 INFO = ConnectionInfo(
     version="1.2",
@@ -96,6 +98,38 @@ def test_long_homes_get_a_short_run_folder(tmp_path: Path, monkeypatch: pytest.M
     assert mode(base) == mode(home.run) == 0o700
     assert home.run != other.run
     assert Home(home.path).run == home.run
+    assert Home.of_run_folder(home.run) == home
+    (home.run / "data" / "x.1").touch()
+    home.remove_run()
+    assert list(base.iterdir()) == []
+    home.remove_run()
+
+
+def test_short_run_folders_without_a_supervisor_are_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = tmp_path / "short"
+    monkeypatch.setattr(endpoints, "_fallback_base", lambda: base)
+    own, gone, killed, running = (Home(tmp_path / (name * 90)) for name in "ogkr")
+    for home in (own, gone, killed, running):
+        home.prepare()
+        (home.run / "control").touch()
+        (home.run / "data" / "x.1").touch()
+    (base / "stale" / "data").mkdir(parents=True)
+    os.utime(base / "stale", (1, 1))
+    (base / "young" / "data").mkdir(parents=True)
+    (base / "unknown").mkdir()
+    (base / "unknown" / "kept").touch()
+    os.utime(base / "unknown", (1, 1))
+    (base / "lying").mkdir()
+    (base / "lying" / "home").write_bytes(os.fsencode(running.path))
+    shutil.rmtree(gone.path)
+    HomeLock(killed).close()
+    with HomeLock(own), HomeLock(running):
+        sweep_run_folders(own)
+    left = {own.run.name, running.run.name, "young", "unknown", "lying"}
+    assert {folder.name for folder in base.iterdir()} == left
+    assert not Home(Path("/h")).run_is_elsewhere
 
 
 def test_socket_paths_fit() -> None:

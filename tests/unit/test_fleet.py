@@ -9,6 +9,7 @@ from typing import Any
 
 from interlock.bus.endpoints import Home
 from interlock.bus.events import Event
+from interlock.bus.records import CallReport
 from interlock.bus.settings import AgentSettings
 from interlock.supervisor.attention import Attention, Row
 from interlock.supervisor.config.model import AgentEntry, Settings
@@ -37,8 +38,9 @@ class Told:
     def worker_changed(self, worker: str) -> None:
         """Nothing to do."""
 
-    def worker_gone(self, worker: str, generation: int, reason: str) -> None:
+    def worker_gone(self, worker: str, generation: int, reason: str) -> tuple[CallReport, ...]:
         self.ends.append((worker, generation, reason))
+        return ()
 
     def worker_forgotten(self, worker: str) -> None:
         """Nothing to do."""

@@ -24,6 +24,9 @@ from interlock.bus.errors import (
 )
 from interlock.bus.messages import PROTOCOL
 
+_HOME_NOTE: Final = "home"
+"""File in a folder of sockets that is elsewhere: the path of the home that it belongs to."""
+_LONGEST_NOTE: Final = 8192
 MAX_PATH: Final = 107
 """Bytes of the path of a Unix socket."""
 MAX_STEM: Final = 32
@@ -136,10 +139,42 @@ class Home:
             raise ConfigError(_cannot_make(self.path, error)) from None
         _check_folder(self.path, links=True)
         run = self.run
-        if run.parent != self.path:
+        if self.run_is_elsewhere:
             _private_folder(run.parent)
         for folder in (self.logs, self.results, run, run / "data"):
             _private_folder(folder)
+        if self.run_is_elsewhere:
+            with contextlib.suppress(OSError):  # only a later start looks for it, to clean up
+                (run / _HOME_NOTE).write_bytes(os.fsencode(self.path))
+
+    @property
+    def run_is_elsewhere(self) -> bool:
+        """Whether the folder of the sockets is not in the home."""
+        return self.run.parent != self.path
+
+    @classmethod
+    def of_run_folder(cls, folder: Path) -> Home | None:
+        """Return the home whose sockets are in that folder elsewhere; None if it does not say so.
+
+        Raises OSError if the folder cannot be read.
+        """
+        try:
+            with (folder / _HOME_NOTE).open("rb") as note:
+                home = cls(Path(os.fsdecode(note.read(_LONGEST_NOTE))))
+        except FileNotFoundError:
+            return None
+        return home if home.run == folder else None
+
+    def remove_run(self) -> None:
+        """Unlink all sockets, and a folder of them that is elsewhere; for the holder of the lock.
+
+        Raises OSError.
+        """
+        self.clear_run()
+        if self.run_is_elsewhere:
+            with contextlib.suppress(FileNotFoundError):
+                for folder in (self.run / "data", self.run):
+                    folder.rmdir()
 
     def clear_run(self) -> None:
         """Unlink all sockets. Only for the holder of the lock: a second bind steals silently."""

@@ -9,7 +9,7 @@ import msgspec
 from interlock.bus.codec import decode_as
 from interlock.bus.errors import InterlockError
 from interlock.bus.messages import Resolve
-from interlock.bus.records import Target
+from interlock.bus.records import CallReport, Target
 from interlock.supervisor.api.server import Api
 from interlock.supervisor.api.turns import TurnApi
 from interlock.supervisor.config.model import AgentEntry, Settings
@@ -42,10 +42,14 @@ class Links:
         """The worker has a new state or reason."""
         self._turns.worker_changed(worker)
 
-    def worker_gone(self, worker: str, generation: int, reason: str) -> None:
-        """A generation has ended: whoever may be calling it learns it now."""
-        self._turns.worker_gone(worker, generation, reason)
+    def worker_gone(self, worker: str, generation: int, reason: str) -> tuple[CallReport, ...]:
+        """A generation has ended: whoever may be calling it learns it now.
+
+        Returns how the calls that it had under way ended.
+        """
+        lost = self._turns.worker_gone(worker, generation, reason)
         self._api.tell_gone(worker, generation, reason)
+        return lost
 
     def worker_forgotten(self, worker: str) -> None:
         """The worker is in no configuration any more and has ended."""

@@ -26,6 +26,7 @@ from interlock.supervisor.config.model import Loaded
 from interlock.supervisor.config.read import load
 from interlock.supervisor.config.reading import Reading
 from interlock.supervisor.config.workspace import places
+from interlock.supervisor.home.runfolders import sweep_run_folders
 from interlock.supervisor.reload import Loader
 from interlock.supervisor.runtime import Supervisor
 from interlock.supervisor.spawn.files import raise_limit
@@ -66,6 +67,8 @@ def run_supervisor(
             loaded = loader(None)
             sweep_recorded(home.processes)
             home.clear_run()
+            home.prepare()  # again: the last one may have taken a folder of sockets elsewhere along
+            sweep_run_folders(home)
             _set_title(home)
             raise_limit()
             workers = len(loaded.settings.workers())

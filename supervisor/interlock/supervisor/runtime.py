@@ -270,7 +270,7 @@ class Supervisor:
                 with contextlib.suppress(OSError):  # the next start makes do with what is left
                     left.unlink(missing_ok=True)
             with contextlib.suppress(OSError):
-                self.home.clear_run()
+                self.home.remove_run()
         self._log.info("supervisor.stopped")
         self._log_file.close()
 

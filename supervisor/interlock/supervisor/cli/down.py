@@ -151,7 +151,7 @@ def clean_up(home: Home) -> None:
     try:
         with HomeLock(home):
             ended = sweep_recorded(home.processes)
-            home.clear_run()
+            home.remove_run()
             home.connection_file.unlink(missing_ok=True)
     except AlreadyRunningError:
         return

@@ -61,7 +61,8 @@ def turn_show(turn_id: str, as_json: bool) -> None:
     for call in found.get("calls", []):
         doubt = " (may have run)" if call.get("may_have_run") else ""
         took = call.get("duration_ms")
-        after = f" after {took:.1f} ms" if isinstance(took, (int, float)) else ""
+        # Zero is that of a call whose end nobody saw, because the supervisor was killed.
+        after = f" after {took:.1f} ms" if isinstance(took, (int, float)) and took else ""
         write(f"  {one_line(call['capability'])}: {call.get('outcome') or 'unknown'}{after}{doubt}")
 
 

@@ -41,7 +41,8 @@ class CallBook:
         self._journal = journal
         self._publish_event = publish
         self._clock = clock
-        self._open: dict[tuple[str, int], dict[str, CallReport]] = {}
+        self._open: dict[tuple[str, int], dict[str, tuple[CallReport, float]]] = {}
+        """What is under way, with the moment at which its worker told of it."""
         self._lost: dict[str, int] = {}
         """The newest generation of each worker that is known to be dead."""
 
@@ -63,17 +64,33 @@ class CallBook:
             if call.outcome:
                 under_way.pop(call.id, None)
             elif len(under_way) < OPEN_CALLS:
-                under_way[call.id] = call
+                under_way[call.id] = call, now
             rows.append(_row(worker, generation, call, now))
         self._journal.add_calls(rows)
         for call in reports:
             self._publish(worker, call)
 
-    def lose(self, worker: str, generation: int) -> None:
-        """That generation is dead: what it had under way failed for its caller and may have run."""
+    def lose(self, worker: str, generation: int) -> tuple[CallReport, ...]:
+        """That generation is dead: what it had under way failed for its caller and may have run.
+
+        Returns how those calls ended: nobody else is left to report it.
+        """
         self._lost[worker] = max(generation, self._lost.get(worker, 0))
+        now, under_way = self._clock(), self._open.pop((worker, generation), {}).values()
+        ended = tuple(
+            msgspec.structs.replace(
+                call, outcome="worker_died", duration_ms=max(0.0, now - since) * 1000
+            )
+            for call, since in under_way
+        )
+        self._journal.add_calls(
+            [
+                msgspec.structs.replace(_row(worker, generation, call, now), may_have_run=True)
+                for call in ended
+            ]
+        )
         self._journal.lose_calls(worker, generation)
-        for call in self._open.pop((worker, generation), {}).values():
+        for call in ended:
             self._publish_event(
                 worker,
                 ToolFailed(
@@ -83,8 +100,10 @@ class CallBook:
                     caller=call.caller,
                     turn=call.turn,
                     code="worker_died",
+                    duration_ms=call.duration_ms,
                 ),
             )
+        return ended
 
     def _publish(self, worker: str, call: CallReport) -> None:
         capability = capability_of(worker, call.capability)

@@ -44,6 +44,7 @@ from interlock.bus.messages import (
 )
 from interlock.bus.messages import Schemas as SchemasMessage
 from interlock.bus.names import WorkerName
+from interlock.bus.records import CallReport
 from interlock.bus.settings import Timing
 from interlock.bus.wording import spoken
 from interlock.supervisor.catalog.gating import Gating
@@ -278,18 +279,22 @@ class TurnService:
             self.permits.source_changed(source)
         self.permits.policy_changed()
 
-    def worker_gone(self, worker: str, generation: int, reason: str) -> None:
-        """Call when a generation ended (its pidfd), before the new state is announced."""
+    def worker_gone(self, worker: str, generation: int, reason: str) -> tuple[CallReport, ...]:
+        """Call when a generation ended (its pidfd), before the new state is announced.
+
+        Returns how the calls that it had under way ended.
+        """
         self.tickets.close_target(worker, generation)
         self.offers.worker_gone(worker, generation, reason)
         self.permits.worker_gone(worker, generation)
-        self._calls.lose(worker, generation)
+        lost = self._calls.lose(worker, generation)
         view = self.workers.view(worker)
         orderly = view is not None and bool(view.stopped_for)
         ended = turnstate.AgentStopped if orderly else turnstate.AgentDied
         for live in tuple(self._live.values()):
             if live.worker == worker:
                 self._apply(live, ended(generation, reason))
+        return lost
 
     def on_capabilities(self, worker: str, message: Capabilities, body: bytes | None) -> None:
         """A source reported what it serves. Raises MalformedError."""

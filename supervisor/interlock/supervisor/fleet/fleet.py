@@ -15,6 +15,7 @@ from interlock.bus.errors import NotFoundError
 from interlock.bus.messages import Configure, ControlDown, Drain, Stop
 from interlock.bus.names import workers_meant
 from interlock.bus.nearest import nearest_worker
+from interlock.bus.records import CallReport
 from interlock.bus.settings import AgentSettings, PolicySettings, Timing
 from interlock.supervisor.attempts import attempt
 from interlock.supervisor.attention import STATE, Attention, Row
@@ -58,8 +59,8 @@ class Listener(Protocol):
     def worker_changed(self, worker: str) -> None:
         """The worker has a new state or reason."""
 
-    def worker_gone(self, worker: str, generation: int, reason: str) -> None:
-        """A generation has ended."""
+    def worker_gone(self, worker: str, generation: int, reason: str) -> tuple[CallReport, ...]:
+        """A generation has ended; returns how the calls that it had under way ended."""
 
     def worker_forgotten(self, worker: str) -> None:
         """The worker is in no configuration any more and has ended."""
@@ -354,7 +355,8 @@ class Fleet:
         """Tell who may be calling that generation, once."""
         if generation > member.told_gone:
             member.told_gone = generation
-            self.listener.worker_gone(member.worker.name, generation, reason)
+            lost = self.listener.worker_gone(member.worker.name, generation, reason)
+            member.metrics.add(lost)
 
     def _fire(self, name: str, generation: int, timer: Timer) -> None:
         self.members[name].timer = None

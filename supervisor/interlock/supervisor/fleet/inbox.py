@@ -192,7 +192,9 @@ class Inbox:
         name = member.worker.name
         match message:
             case m.CallReports():
-                member.metrics.add(message.reports)
+                # What a dead process had under way was counted when its death was settled.
+                late = member.told_gone >= generation
+                member.metrics.add(one for one in message.reports if one.whole or not late)
                 member.in_flight, member.queue = message.in_flight, message.queue
                 self._turns.on_call_reports(name, generation, message)
             case m.ToolsFind() if member.worker.kind == "core":

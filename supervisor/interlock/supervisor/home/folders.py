@@ -49,7 +49,7 @@ def sweep_folders(prefix: str) -> None:
             if home.lock_file.exists():
                 with HomeLock(home):
                     sweep_recorded(home.processes)
-                    home.clear_run()
+                    home.remove_run()
             shutil.rmtree(folder, ignore_errors=True)
         except (InterlockError, OSError):
             pass  # its supervisor still stops; the next one finds the folder again

@@ -1,0 +1,57 @@
+"""Short folders of sockets, of homes with a long path: none outlives its supervisor."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+from interlock.bus.endpoints import Home, HomeLock
+from interlock.bus.errors import InterlockError
+
+LONGEST: Final = 0.5
+"""Seconds that one start gives to it; each start removes some, so their number goes down."""
+YOUNG: Final = 600.0
+"""Seconds for which a folder that does not say whose it is may belong to one that starts now."""
+
+
+def sweep_run_folders(own: Home) -> None:
+    """Remove such folders of this user whose home is gone or has no supervisor.
+
+    Does nothing for a home that has its sockets itself. What cannot be removed stays.
+    """
+    if not own.run_is_elsewhere:
+        return
+    until = time.monotonic() + LONGEST
+    for folder in _newest_first(own.run.parent):
+        if time.monotonic() > until:
+            return
+        if folder != own.run:
+            with contextlib.suppress(OSError, InterlockError):
+                _look(folder)
+
+
+def _newest_first(base: Path) -> list[Path]:
+    found: list[tuple[float, str]] = []
+    with contextlib.suppress(OSError), os.scandir(base) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                found.append((entry.stat(follow_symlinks=False).st_mtime, entry.path))
+    return [Path(path) for _, path in sorted(found, reverse=True)]
+
+
+def _look(folder: Path) -> None:
+    """Remove one folder if nobody uses it. Raises OSError, and InterlockError if somebody does."""
+    home = Home.of_run_folder(folder)
+    if home is None:
+        # It says nothing of its home: only one without any socket is removed.
+        if os.listdir(folder) == ["data"] and time.time() - folder.stat().st_mtime > YOUNG:
+            for part in (folder / "data", folder):
+                part.rmdir()
+    elif not home.lock_file.exists():
+        home.remove_run()
+    else:
+        with HomeLock(home):
+            home.remove_run()
