@@ -57,6 +57,13 @@ def test_without_a_supervisor_the_code_is_3(cli: CommandLine, arguments: tuple[s
         (("call", "mcp:x/y", "{"), "no JSON object"),
         (("up", "--bogus"), "--bogus"),
         (("up", "--json"), "--detach"),
+        (
+            ("up", "interlock.toml"),
+            "(interlock.toml). A file of configuration is named by `--config",
+        ),
+        (("turn", "hello", "there"), "(there). Put the whole text in quotes. See `interlock turn"),
+        (("ps",), "did you mean status?"),
+        (("help",), "did you mean --help?"),
         (("attach", "--nope"), "--nope"),
         (("logs", "git", "-n", "x"), "x"),
     ],
@@ -108,6 +115,8 @@ def test_status_loads_nothing_heavy(cli: CommandLine) -> None:
 def test_validate(cli: CommandLine) -> None:
     file = cli.folder / "interlock.toml"
     file.write_text('[mcp_servers.git]\ncommand = "x"\n')
+    assert "interlock.toml has 1 warning.\n" in cli.run("validate", "interlock.toml")
+    file.write_text("")
     assert "in order" in cli.run("validate", "interlock.toml")
     file.write_text('[mcp_servers.git]\ncommand = "x"\ncomand = "y"\n')
     assert f"{file}:3" in cli.run("validate", "interlock.toml")
@@ -170,13 +179,16 @@ model = "claude"
     assert warnings == [
         f"{file}:1: mcp:typo: command not found: mcp-server-tyme",
         f"{file}:4: mcp:nowhere: there is no folder {cli.folder / 'gone'}",
+        f"{file}:10: mcp:filled: the variable SERVER is not set",
+        f"{file}:13: servers at a url are not supported yet: this one does not run",
         f"{file}:16: cli:nap: command not found: ./nap",
         f"{file}:18: mcp:folder: /usr/ is a folder, not a program",
         f"{file}:20: mcp:text: ./interlock.toml cannot be run",
         f"{file}:22: cli:own: it would run Interlock itself, and agents never may",
         f"{file}:26: this model is not supported yet: every turn of the agent fails",
     ]
-    assert out.count("    do: ") == 7
+    assert out.count("    do: ") == 9
+    assert out.endswith("interlock.toml has 9 warnings.\n")
     assert "s3cret" not in out
 
 
@@ -203,7 +215,7 @@ def test_trust_shows_asks_lists_and_revokes(cli: CommandLine) -> None:
     (cli.folder / ".mcp.json").write_text('{"mcpServers": {"x": {"url": "http://x"}}}')
     out, _ = cli.both("trust", code=1, stdin="n\n")
     assert "mcp:git: start 'evil\\x1b[1m' 'a b' with variables TOKEN" in out
-    assert "mcp:x: connect to http://x" in out
+    assert "mcp:x: connect to http://x (not supported yet)" in out
     assert "s3cret" not in out
     assert cli.json("trust", "--list") == {"trusted": []}
     cli.run("trust", stdin="y\n")

@@ -301,6 +301,7 @@ def test_an_entry_that_does_not_run_is_no_unknown_name(cli: CommandLine) -> None
             ("start", "fine"),
             ("status", "fine"),
             ("attach", "fine"),
+            ("logs", "fine"),
             ("call", "mcp:fine/echo", "{}"),
         ):
             _, err = cli.both(*command, code=1)

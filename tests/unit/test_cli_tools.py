@@ -115,7 +115,7 @@ def test_lines(settings: CliToolSettings, given_: dict[str, Any], line: list[str
         (GH, {"args": ["pr", "listing"]}, "pr list"),
         (GH, {"subcommand": "pr merge"}, "pr list"),
         (GH, {"subcommand": ["pr", "list"]}, "pr list"),
-        (DECLARED, {"subcommand": "pr list"}, "number is missing"),
+        (DECLARED, {"subcommand": "pr list"}, "The argument number is missing"),
         (DECLARED, {"number": "7"}, "subcommand is one of"),
         (DECLARED, {"subcommand": "pr list", "number": "--web"}, "dash"),
         (DECLARED, {"subcommand": "pr list", "number": 7}, "text"),

@@ -288,7 +288,7 @@ def test_trust_shows_whose_values_a_server_would_get() -> None:
         ({"command": "TOKEN=s3cret npx"}, "start a program"),
         ({"command": " "}, "start a program"),
         ({"command": {"s3cret": 1}}, "start a program"),
-        ({"url": "https://s3cret@x", "cwd": "/s3cret"}, "connect to a server"),
+        ({"url": "https://s3cret@x", "cwd": "/s3cret"}, "connect to a server (not supported yet)"),
         ({"args": ["s3cret"], "cwd": "/s3cret", "env": {"A": "s3cret"}}, "change args, cwd, env"),
     ],
 )

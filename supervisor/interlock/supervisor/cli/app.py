@@ -48,6 +48,17 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
 """Module and one line of help of each command; the module has a command of that name."""
 
 
+_TEXT: Final = "Put the whole text in quotes. "
+_EXTRA: Final = {
+    "up": "A file of configuration is named by `--config FILE`. ",
+    "turn": _TEXT,
+    "why": _TEXT,
+    "call": "The arguments are one JSON object in quotes. ",
+}
+"""What somebody probably meant who gives a command more words than it takes."""
+_MEANT: Final = {"help": "--help", "version": "--version", "list": "status", "ps": "status"}
+"""What people type who know other programs."""
+
 _LIKE: Final = 0.7
 """How like a word has to be to a command to be taken for it; less is far-fetched."""
 
@@ -82,7 +93,8 @@ class LazyGroup(click.Group):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from difflib import get_close_matches
 
-            near = get_close_matches(args[0], COMMANDS, 1, _LIKE)
+            near = [_MEANT[args[0]]] if args[0] in _MEANT else []
+            near = near or get_close_matches(args[0], COMMANDS, 1, _LIKE)
             hint = f"did you mean {near[0]}? All" if near else "all"
             message = f"There is no command {args[0]}; {hint} are in `interlock --help`."
             raise click.UsageError(message, ctx)
@@ -226,7 +238,10 @@ def _with_usage(error: click.UsageError) -> str:
     if isinstance(error, click.MissingParameter):
         usage = " ".join(error.ctx.get_usage().split())
         return f"{message} {usage} (`{path} --help` says more)"
-    if isinstance(error, click.NoSuchOption) or "unexpected extra argument" in message:
+    if "unexpected extra argument" in message:
+        hint = _EXTRA.get(error.ctx.info_name or "", "")
+        return f"{message}. {hint}See `{path} --help`."
+    if isinstance(error, click.NoSuchOption):
         return f"{message} See `{path} --help`."
     return message
 

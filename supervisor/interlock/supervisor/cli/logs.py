@@ -87,12 +87,16 @@ def worker_with_log(home: Home, typed: str) -> str:
     if typed == "supervisor":
         return typed
     known: list[str] | None = None
+    attention: list[dict[str, Any]] = []
     with contextlib.suppress(NoSupervisorError), client() as bus:
-        known = workers_of(bus.status())
+        status = bus.status()
+        known, attention = workers_of(status), status["needs_attention"]
     if known and workers_meant(typed, known):
         return full_name(typed, known)
     found = [worker for worker in dict.fromkeys(_guesses(typed)) if log_path(home, worker).exists()]
     if not found:
+        if workers_meant(typed, [row["name"] for row in attention if ":" in row["name"]]):
+            full_name(typed, known or (), attention)  # raises, and says why it does not run
         raise NotFoundError(f"There is no log of {typed} in {home.logs}{_instead(typed, known)}")
     return full_name(typed, found)
 

@@ -46,4 +46,5 @@ def tools(name: str, agent: str, text: str, as_json: bool) -> None:
     else:
         write("No tools; see `interlock status` for what is not ready.")
     for row in found.get("withheld", []):
-        write(f"withheld: {row['count']} of {one_line(row['source'])}, {one_line(row['reason'])}")
+        count = f"{row['count']} of " if row["count"] else ""
+        write(f"withheld: {count}{one_line(row['source'])}, {one_line(row['reason'])}")

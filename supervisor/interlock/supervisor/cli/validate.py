@@ -56,7 +56,9 @@ def validate(file: Path | None, as_json: bool) -> int:
     if file is None and not (looked := _files())[0]:
         write(clean(f"There is no configuration here. Files that would count: {looked[1]}."))
         return DONE
-    write(clean(f"{what} is in order."))
+    count = len(problems)
+    told = f"has {count} warning{'s' * (count != 1)}" if count else "is in order"
+    write(clean(f"{what} {told}."))
     return DONE
 
 

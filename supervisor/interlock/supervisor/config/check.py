@@ -20,6 +20,7 @@ LONGEST: Final = 1e9
 """Seconds that any duration may have at most; also the bound of other plain numbers."""
 
 _READABLE: Final = 10**15
+_WORD: Final = re.compile(r"[A-Za-z]+(?:[ _-][A-Za-z]+)*")
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
@@ -104,6 +105,11 @@ class Checker:
                 for key, item in value.items()
             }
         if not _fits(type_, value):
+            if isinstance(type_, inspect.LiteralType) and isinstance(value, str):
+                name = ".".join(path[1 if path[0] == "policy" else 2 :]) or path[-1]
+                message = f"{name} must be {describe(type_)}, not {_choice(value)}"
+                self.error("wrong_type", path, message)
+                return value
             number = isinstance(type_, (inspect.IntType, inspect.FloatType))
             self._wrong(path, describe(type_), value, number=number)
         return value
@@ -180,6 +186,11 @@ def describe(type_: inspect.Type) -> str:
             return 'a number of bytes or a text such as "8MiB"'
         case _:
             return "something else"
+
+
+def _choice(value: str) -> str:
+    """Return a text that is none of some choices, unless it is nothing like a word: a secret."""
+    return f'"{value}"' if _WORD.fullmatch(value) else "another text"
 
 
 def _range(type_: inspect.IntType | inspect.FloatType) -> str:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from interlock.bus.own import runs_interlock
 from interlock.bus.searchpath import search_path
 from interlock.supervisor.config.model import CliEntry, Problem, ServerEntry, Settings, worker_name
+
+_REFERENCE: Final = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+"""A variable without a default; those of the keyring have a colon."""
 
 
 def absent(settings: Settings, environ: Mapping[str, str]) -> Iterator[Problem]:
@@ -21,6 +26,16 @@ def absent(settings: Settings, environ: Mapping[str, str]) -> Iterator[Problem]:
         entries: Mapping[str, ServerEntry | CliEntry] = getattr(settings, section)
         for name, entry in entries.items():
             if entry.settings.enabled:
+                for key, variable in _unset(entry, environ):
+                    yield Problem(
+                        file=entry.origin.file,
+                        line=entry.origin.line,
+                        key=f"{section}.{name}.{key}",
+                        message=f"{worker_name(section, name)}: the variable {variable} is not set",
+                        severity="warning",
+                        code="secret_unresolved",
+                        fix=f"Set {variable} before `interlock up`, or write a default.",
+                    )
                 for key, code, message, fix in _missing(entry, folders):
                     yield Problem(
                         file=entry.origin.file,
@@ -31,6 +46,24 @@ def absent(settings: Settings, environ: Mapping[str, str]) -> Iterator[Problem]:
                         code=code,
                         fix=fix,
                     )
+
+
+def _unset(entry: ServerEntry | CliEntry, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield key and name of each variable that the entry needs and the environment lacks, once."""
+    settings = entry.settings
+    values: Mapping[str, Iterable[str]]
+    values = {"command": [settings.command], "args": settings.args, "env": _env(settings.env)}
+    seen: set[str] = set()
+    for key, texts in values.items():
+        for variable in (name for text in texts for name in _REFERENCE.findall(text)):
+            if variable not in environ and variable not in seen:
+                seen.add(variable)
+                yield key, variable
+
+
+def _env(entries: Mapping[str, str]) -> list[str]:
+    """The values of `env`; an empty one is that of the variable of the same name."""
+    return [value or f"${{{name}}}" for name, value in entries.items()]
 
 
 def _missing(entry: ServerEntry | CliEntry, folders: str) -> Iterator[tuple[str, str, str, str]]:

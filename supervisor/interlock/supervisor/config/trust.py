@@ -130,7 +130,7 @@ def _entry_effect(section: str, entry: Any, brief: bool) -> str:
     if command:
         text = f"start {shlex.join([str(command), *args])}"
     elif url:
-        text = f"connect to {url}"
+        text = f"connect to {url} (not supported yet)"
     else:
         text = f"change {', '.join(entry) or 'nothing'}"
         text += f" (args: {shlex.join(args)})" if args else ""
@@ -154,7 +154,7 @@ def _in_brief(entry: Mapping[str, Any], command: Any, url: Any) -> str:
         program = os.path.basename(words[0]) if words else ""
         return f"start {program if _PROGRAM.fullmatch(program) else 'a program'}"
     if url:
-        return "connect to a server"
+        return "connect to a server (not supported yet)"
     return f"change {', '.join(entry) or 'nothing'}"
 
 

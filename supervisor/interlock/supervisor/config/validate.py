@@ -112,6 +112,9 @@ class _Validation:
             core=CoreEntry(),
         )
         self._default_agent(settings)
+        if settings.supervisor.console:
+            message = "console is not supported yet: there is no web page"
+            self.report("not_supported", ("supervisor", "console"), message, "remove it")
         return settings, self.problems
 
     def report(self, code: str, path: Path, message: str, fix: str = "") -> None:
@@ -270,6 +273,11 @@ class _Validation:
         self._connection(checker, settings, path)
         if not checker.errors and settings.enabled:
             self._filled_in(checker, settings, path)
+        elsewhere = bool(settings.url) and settings.type != "stdio"
+        if elsewhere and settings.enabled and not checker.errors:
+            message = "servers at a url are not supported yet: this one does not run"
+            fix = "give it a command that connects to it, or set enabled = false"
+            self.report("not_supported", (*path, "url"), message, fix)
         return None if checker.errors else settings
 
     def _connection(self, checker: Checker, settings: McpServerSettings, path: Path) -> None:

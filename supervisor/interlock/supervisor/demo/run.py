@@ -29,6 +29,8 @@ READY: Final = 30.0
 """Seconds that the two real servers have to become READY."""
 ROUNDS: Final = 5
 """Turns whose median is told, with the bad servers and without."""
+NOISE: Final = 0.1
+"""Share of a turn's time that is no difference between two medians of so few."""
 WARM: Final = 2
 """Turns before them that are not counted."""
 _REPO: Final = json.dumps({"repo_path": "."})
@@ -85,8 +87,24 @@ def _show(screen: Screen, interlock: TemporaryInterlock, bus: Client, text: str)
     alone = _median_turn(bus)
     screen.say(f"  beside the bad servers: {beside:.1f} ms (median of {ROUNDS} turns)")
     screen.say(f"  with them stopped:      {alone:.1f} ms")
-    screen.say(f"  the bad servers cost the turn {beside - alone:+.1f} ms")
+    screen.say(f"  {cost(beside, alone)}")
     return all(turn["type"] == "turn.completed" for turn in (first, second))
+
+
+def cost(beside: float, alone: float) -> str:
+    """Say what the bad servers cost, from both medians in milliseconds.
+
+    >>> cost(9.0, 5.5)
+    'the bad servers cost the turn 3.5 ms'
+    >>> cost(5.4, 5.5)
+    'the bad servers cost the turn nothing that can be measured'
+    >>> cost(5.4, 5.5) == cost(5.52, 5.5)
+    True
+    """
+    more = beside - alone
+    if more < max(0.1, alone * NOISE):
+        return "the bad servers cost the turn nothing that can be measured"
+    return f"the bad servers cost the turn {more:.1f} ms"
 
 
 class _Killer:

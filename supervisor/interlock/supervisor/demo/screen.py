@@ -28,12 +28,20 @@ class Screen:
         """Show a turn's items as they come and return the last one.
 
         `on_item` is called with each item after it was shown. With `brief` each piece of text is
-        shown as one line, cut to the width.
+        shown as one line, cut to the width, and one that comes again is only counted.
         """
         last: Mapping[str, Any] = {}
+        before, repeated = "", 0
         for item in stream:
             if brief and item["type"] == "text.delta":
                 item = {**item, "text": " ".join(item["text"].split())}
+                if before and item["text"] == before:
+                    repeated += 1
+                    continue
+                before = item["text"]
+            if repeated and item["type"] not in ("tool.call", "tool.result"):
+                self.say(f"  | (and {repeated} more of the same)")
+                repeated = 0
             for line in item_lines(item):
                 self.say(line)
             if on_item is not None:

@@ -106,7 +106,7 @@ def _declared(settings: CliToolSettings, given: dict[str, Any]) -> Iterator[str]
     """Yield options first, then what stands alone, each in the entry's order."""
     for name, argument in settings.arguments.items():
         if argument.required and given.get(name) is None:
-            raise ArgumentError(f"{name} is missing.")
+            raise ArgumentError(f"The argument {name} is missing.")
     for alone in (False, True):
         for name, argument in settings.arguments.items():
             value = given.get(name)
@@ -123,17 +123,19 @@ def _values(name: str, argument: CliArgument, value: Any) -> Sequence[str]:
     match argument.type:
         case "boolean":
             if not isinstance(value, bool):
-                raise ArgumentError(f"{name} is true or false.")
+                raise ArgumentError(f"The argument {name} is true or false.")
             return [""] if value else []
         case "integer" | "number":
             whole = argument.type == "integer"
             number = isinstance(value, int if whole else (int, float))
             if not number or isinstance(value, bool):
-                raise ArgumentError(f"{name} is {'a whole number' if whole else 'a number'}.")
+                raise ArgumentError(
+                    f"The argument {name} is {'a whole number' if whole else 'a number'}."
+                )
             return [str(value)]
         case "list":
             if not isinstance(value, list):
-                raise ArgumentError(f"{name} is a list of texts.")
+                raise ArgumentError(f"The argument {name} is a list of texts.")
             return [_text(name, argument, one) for one in value]
         case _:
             return [_text(name, argument, value)]
@@ -141,12 +143,12 @@ def _values(name: str, argument: CliArgument, value: Any) -> Sequence[str]:
 
 def _text(name: str, argument: CliArgument, value: Any) -> str:
     if not isinstance(value, str):
-        raise ArgumentError(f"{name} is text.")
+        raise ArgumentError(f"The argument {name} is text.")
     if argument.choices and value not in argument.choices:
-        raise ArgumentError(f"{name} is one of {_listed(argument.choices)}.")
+        raise ArgumentError(f"The argument {name} is one of {_listed(argument.choices)}.")
     if value.startswith("-"):
         # It would be an option, and which ones there are is for the entry to say.
-        raise ArgumentError(f"{name} cannot begin with a dash.")
+        raise ArgumentError(f"The argument {name} cannot begin with a dash.")
     return value
 
 
