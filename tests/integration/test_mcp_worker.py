@@ -305,14 +305,6 @@ def test_a_server_that_changes_its_tools_all_the_time_is_asked_less_often_and_na
             assert "less often" in notice.message and notice.fix
             assert len(rig.all(m.Capabilities)) < 12
             assert (await rig.call("echo")).outcome == "ok"
-            # What a person changes waits for nothing.
-            settings = {"command": "x", "disabled_tools": ["fail"]}
-            configure = {"server": "rogue", "settings": settings, "folder": str(rig.home)}
-            configure["results_folder"] = str(rig.results)
-            rig.send(m.Apply(), json.dumps(configure).encode())
-            await rig.expect(
-                m.Capabilities, lambda c: "fail" not in {row.name for row in c.rows}, seconds=5
-            )
 
     run(scenario())
 

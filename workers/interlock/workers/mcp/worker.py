@@ -207,8 +207,7 @@ class McpKind:
     async def _follow_list(self) -> None:
         """List again whenever the server says that its tools changed; never ends by itself.
 
-        A listing that fails stands under needs attention until a later one succeeds. New settings
-        do not wait for a server whose lists change all the time.
+        A listing that fails stands under needs attention until a later one succeeds.
         """
         assert self._session is not None
         stale, clock = False, asyncio.get_running_loop().time
