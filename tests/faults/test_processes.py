@@ -19,6 +19,7 @@ from spawning import run as run_async
 
 from interlock.bus import procfs
 from interlock.bus.records import Child
+from interlock.supervisor.spawn.signals import ASK_TO_STOP, STRAY
 from interlock.supervisor.spawn.sweep import Recorded, sweep_recorded
 
 LEFT_AFTER = 5.0
@@ -319,15 +320,15 @@ def test_spawner_killed_again_and_again(tmp_path: Path) -> None:
     run_async(test)
 
 
-def test_a_stop_of_the_group_does_not_end_the_images(tmp_path: Path) -> None:
+def test_no_signal_that_asks_to_stop_or_means_nothing_ends_the_images(tmp_path: Path) -> None:
     async def test() -> None:
         async with running(tmp_path) as bench:
             bench.spawn("mcp:a", image="mcp")
             facts = await bench.facts_of("mcp:a")
             for pid in (bench.launcher.pid, facts["parent"]):
                 assert pid is not None
-                os.kill(pid, signal.SIGTERM)
-                os.kill(pid, signal.SIGINT)
+                for number in (*ASK_TO_STOP, *STRAY):
+                    os.kill(pid, number)
             bench.spawn("mcp:b", image="mcp")
             await bench.facts_of("mcp:b")
             assert not [event for event in bench.events if event[0] == "lost"]

@@ -15,6 +15,7 @@ from supervised import DIRECT_AGENT, PATIENCE, Supervised, rogue_toml, timing
 
 from interlock.bus import procfs
 from interlock.bus.client import Client
+from interlock.supervisor.spawn.signals import ASK_TO_STOP, STRAY, name_of
 
 BOTH = DIRECT_AGENT + rogue_toml("x")
 
@@ -28,7 +29,7 @@ def spawner_of(interlock: Supervised) -> int:
     return procfs.children(interlock.pid)[0]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", ASK_TO_STOP)
 def test_a_signal_ends_it_in_order(tmp_path: Path, number: int) -> None:
     with Supervised(tmp_path, timing() + BOTH) as interlock:
         wait_ready(interlock)
@@ -36,6 +37,20 @@ def test_a_signal_ends_it_in_order(tmp_path: Path, number: int) -> None:
         assert interlock.stop(number) == 0
         names = [event["name"] for event in interlock.events[place:] if "stopped" in event["topic"]]
         assert set(names) <= {"agent:main", "mcp:x", "core:basics"}
+
+
+def test_a_signal_that_means_nothing_is_logged_and_ends_nobody(tmp_path: Path) -> None:
+    """Promise: only what asks to stop, or kills, ends the supervisor, and then in order."""
+    with Supervised(tmp_path, timing() + BOTH) as interlock:
+        wait_ready(interlock)
+        before = interlock.worker("mcp:x")["pid"]
+        for number in STRAY:
+            interlock.process.send_signal(number)
+        assert interlock.client.call("mcp:x/echo", {}).outcome == "ok"
+        assert interlock.worker("mcp:x")["pid"] == before
+        log = (interlock.home.logs / "supervisor.log").read_text()
+        for number in STRAY:
+            assert name_of(number) in log
 
 
 def test_a_shutdown_request_is_answered_and_then_obeyed(tmp_path: Path) -> None:

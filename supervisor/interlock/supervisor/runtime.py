@@ -57,6 +57,7 @@ from interlock.supervisor.mistakes import Mistakes
 from interlock.supervisor.policy.desk import ApprovalDesk
 from interlock.supervisor.policy.tickets import TicketOffice
 from interlock.supervisor.reload import Configuration, Loader
+from interlock.supervisor.spawn import signals
 from interlock.supervisor.spawn.launcher import Launcher
 from interlock.supervisor.spawn.sweep import Records
 from interlock.supervisor.upkeep import Upkeep
@@ -235,8 +236,13 @@ class Supervisor:
     def _catch_signals(self) -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._loop_trouble)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in signals.ASK_TO_STOP:
             loop.add_signal_handler(number, self.stop)
+        for stray in signals.STRAY:
+            loop.add_signal_handler(stray, self._ignore_signal, signals.name_of(stray))
+
+    def _ignore_signal(self, name: str) -> None:
+        self._log.info("signal.ignored", name=name)
 
     async def _watch_files(self) -> None:
         async for _ in changes(self._configuration.files):

@@ -20,6 +20,7 @@ from interlock.bus.errors import SpawnError
 from interlock.supervisor.spawn.environment import scrub
 from interlock.supervisor.spawn.files import limit_of_workers
 from interlock.supervisor.spawn.protocol import Spawn
+from interlock.supervisor.spawn.signals import ASK_TO_STOP, STRAY
 
 _FAILED: Final = 127
 _FILES: Final = limit_of_workers()
@@ -61,7 +62,7 @@ def _refuse(status: int, code: str, message: str) -> NoReturn:
 
 def _reset_signals() -> None:
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGCHLD, *ASK_TO_STOP, *STRAY):  # what is ignored outlasts an exec
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])

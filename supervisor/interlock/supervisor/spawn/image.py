@@ -33,10 +33,11 @@ from interlock.supervisor.spawn.protocol import (
     decode_down,
     encode,
 )
+from interlock.supervisor.spawn.signals import ASK_TO_STOP, STRAY
 
-_IGNORED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_IGNORED: Final = (*ASK_TO_STOP, *STRAY)
 """An image ends with the supervisor and not before: a stop of the whole group must not cut short
-the orderly stop of the workers."""
+the orderly stop of the workers. Nor does it end by a signal that means nothing."""
 _SWEEP_PAUSE: Final = 10
 """Milliseconds between two looks while everything is being killed."""
 _SWEEP_ROUNDS: Final = 3000
@@ -270,7 +271,7 @@ def _why_not(error: OSError | SpawnError) -> tuple[str, str]:
 
 
 def ignore_stop_signals() -> None:
-    """Take no signal that asks to stop, see _IGNORED."""
+    """Take no signal that asks to stop or means nothing, see _IGNORED."""
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
 

@@ -125,13 +125,13 @@ def _time_limit(seconds: int) -> Iterator[None]:
     def ring(_number: int, _frame: FrameType | None) -> None:
         raise TimeoutError(f"not ready after {seconds} s")
 
-    signal.signal(signal.SIGALRM, ring)
+    before = signal.signal(signal.SIGALRM, ring)
     signal.alarm(seconds)
     try:
         yield
     finally:
         signal.alarm(0)
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _settle() -> None:

@@ -1,0 +1,38 @@
+"""The signals that would end a process of Interlock's although nobody wants that."""
+
+from __future__ import annotations
+
+import signal
+from typing import Final
+
+ASK_TO_STOP: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+"""They ask the supervisor to stop in order. Its spawner takes none: it ends with the supervisor."""
+_NAMES: Final = (
+    "SIGUSR1",
+    "SIGUSR2",
+    "SIGALRM",
+    "SIGVTALRM",
+    "SIGPROF",
+    "SIGIO",
+    "SIGPWR",
+    "SIGSTKFLT",
+)
+
+
+def _stray() -> tuple[int, ...]:
+    named = [int(getattr(signal, name)) for name in _NAMES if hasattr(signal, name)]
+    if hasattr(signal, "SIGRTMIN"):
+        named += range(signal.SIGRTMIN, signal.SIGRTMAX + 1)
+    return tuple(named)
+
+
+STRAY: Final = _stray()
+"""They mean nothing here, and by default each would end the process that gets one."""
+
+
+def name_of(number: int) -> str:
+    """How people call a signal; real-time signals have numbers."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
