@@ -145,6 +145,27 @@ def test_an_address_with_more_escapes_than_are_read_is_never_let_through() -> No
     assert found("/etc/*", "100 %41 " * ESCAPES) == "safe"
 
 
+def test_the_rules_of_a_call_hold_the_loop_for_a_bounded_time() -> None:
+    """A megabyte is compared with some rules; of hundreds, what is not compared is not let through.
+
+    It took a second for each twenty.
+    """
+    arguments = {"at": "xyzw" * 250_000}
+
+    def decided(count: int, tier: Tier, own: Tier) -> str:
+        rules = tuple(
+            ArgumentRule(capability="mcp:x/*", argument="*", matches=f"*x*y{n}*z*w*", tier=tier)
+            for n in range(count)
+        )
+        return decide(NAME, own, PolicySettings(rules=rules), arguments).tier
+
+    before = time.process_time()
+    assert decided(5, "block", "safe") == "safe"
+    assert decided(400, "block", "safe") == "block"
+    assert decided(400, "monitor", "ask") == "ask"
+    assert time.process_time() - before < 4.0
+
+
 @given(st.text(st.sampled_from("file:htps/\\@%41.[]?#\t ")))
 def test_any_text_has_meanings(text: str) -> None:
     assert is_address(text) or not meanings(text)

@@ -27,6 +27,8 @@ PATTERNS: Final = 4_096
 ESCAPES: Final = 20_000
 """Escapes (`%41`) in the addresses of one call that are read; with more its rules are not decided.
 """
+CHARACTERS: Final = 16 << 20
+"""Characters that are compared for one call, over all its rules and spellings: about 0.2 s."""
 _NUMBER: Final = re.compile(r"[+-]?(?:\d{1,40}\.?\d{0,40}|\.\d{1,40})(?:e[+-]?\d{1,2})?", re.ASCII)
 
 
@@ -44,6 +46,7 @@ class Values:
         self._folded: dict[str, str] = {}
         self._unescaped: dict[str, str] = {}
         self._escapes = ESCAPES
+        self._characters = CHARACTERS
 
     def may_fit(self, argument: str, pattern: str) -> bool:
         """Whether one value may fit, in any spelling of the argument's name or of the value.
@@ -58,7 +61,7 @@ class Values:
             spellings = self._spelled(text)
             if number in spellings:
                 return True
-            if any(match(spelt) for spelt in spellings for match in means):
+            if any(self._fits(match, spelt) for spelt in spellings for match in means):
                 return True
         return False
 
@@ -71,9 +74,17 @@ class Values:
             return False
         match = _compiled(pattern)
         return all(
-            match(text) and all(match(without_detours(each)) for each in self._read(text))
+            self._fits(match, text)
+            and all(self._fits(match, without_detours(each)) for each in self._read(text))
             for text in self._texts(argument, careful=True)
         )
+
+    def _fits(self, match: Any, text: str) -> bool:
+        """Whether a pattern fits. Raises UndecidedError once that was too much work for a call."""
+        self._characters -= len(text)
+        if self._characters < 0:
+            raise UndecidedError
+        return match(text) is not None
 
     def _texts(self, argument: str, *, careful: bool) -> tuple[str, ...]:
         """The different values of an argument as texts.
