@@ -308,3 +308,25 @@ def test_a_stricter_policy_counts_for_a_source_that_is_not_usable(
         await finish(made)
 
     run(tmp_path, story)
+
+
+def test_a_change_of_a_large_source_costs_little_for_each_running_turn(tmp_path: Path) -> None:
+    """Whoever dies and comes back with 1,000 tools holds the loop no longer for thirty turns."""
+
+    async def story(made: Rig) -> None:
+        made.agent()
+        made.server("big", tuple(f"tool_{n}" for n in range(1000)))
+        costs = []
+        for turns in (1, 30):
+            for number in range(len(made.dispatches()), turns):
+                await made.start(f"{number:032x}", "mcp:big")
+            await made.until(lambda turns=turns: len(made.dispatches()) == turns)
+            spent = []
+            for state in ("DEGRADED", "READY") * 4:
+                begun = time.process_time()
+                made.server_state("big", state)
+                spent.append(time.process_time() - begun)
+            costs.append(min(spent))
+        assert costs[1] < 10 * costs[0], costs
+
+    run(tmp_path, story)

@@ -72,6 +72,15 @@ class _Open:
 
 
 @dataclass(frozen=True, slots=True)
+class _Allowed:
+    """What grant, deny and policy let an agent have of one source; the same for all its turns."""
+
+    settings: AgentSettings | None
+    rows: dict[str, tuple[CatalogRow, OfferRow]]
+    """By the name of the capability, in the order of the catalog."""
+
+
+@dataclass(frozen=True, slots=True)
 class OfferPart:
     """Rows and targets that fit into one message."""
 
@@ -168,17 +177,26 @@ class TurnOffers:
         not as unknown; only what it no longer serves, or policy no longer allows, is taken away,
         from the tickets that the turns hold, too.
         """
+        allowed: dict[str, _Allowed] = {}
         for opened in tuple(self._open.values()):
-            self._update(opened, source)
+            if opened.agent not in allowed:
+                allowed[opened.agent] = self._allowed(opened.agent, source)
+            self._update(opened, source, allowed[opened.agent])
 
-    def _update(self, opened: _Open, source: str) -> None:
-        settings = self._settings(opened.agent)
-        policy, before = self._workers.policy(), opened.names(source)
-        allowed: tuple[CatalogRow, ...] = ()  # of an agent that has left the configuration
+    def _allowed(self, agent: str, source: str) -> _Allowed:
+        """What any turn of that agent may have of a source."""
+        settings = self._settings(agent)
+        if settings is None:
+            return _Allowed(None, {})  # it has left the configuration
+        policy = self._workers.policy()
+        rows = permitted(self._catalog.rows_of(source), settings, policy)
+        return _Allowed(settings, {row.name: (row, offer_row(row, policy)) for row in rows})
+
+    def _update(self, opened: _Open, source: str, allowed: _Allowed) -> None:
+        settings, kept = allowed.settings, allowed.rows
+        before = opened.names(source)
         if settings is not None:
             self._look_again(opened, source, settings)
-            allowed = permitted(self._catalog.rows_of(source), settings, policy)
-        kept = {row.name for row in allowed}
         removed = tuple(
             name for name, row in opened.rows.items() if row.worker == source and name not in kept
         )
@@ -186,8 +204,8 @@ class TurnOffers:
             del opened.rows[name]
         serving = self._tickets.serves(source)
         offered = [
-            offer_row(row, policy)
-            for row in allowed
+            offer
+            for row, offer in kept.values()
             # What the turn has is kept true, usable or not: no renewal may go by old rules.
             if row.name in opened.rows
             or (serving is not None and row.connected and opened.wants(row, settings))
