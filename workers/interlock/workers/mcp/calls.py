@@ -9,7 +9,8 @@ deadlines, and the timer looks again when it fires. How a server's answer become
 | a result | ok, or tool_error where it says `isError` | success |
 | JSON-RPC error -32602 | invalid_arguments | success |
 | another JSON-RPC error | tool_error, with its message as the result's text | success |
-| no tool result | unavailable | failure |
+| an object whose content cannot be read | tool_error that says so | success |
+| no object | unavailable | failure |
 | a line over 64 MiB, or no strict JSON | tool_error that says so | - |
 | none before the deadline | timeout | failure, if the caller waited long enough |
 | the server ended | worker_died | failure |
@@ -326,7 +327,15 @@ class Calls:
             if len(body) > self.settings.max_result:
                 self._cut(run, body)
             else:
-                self._succeeded(run, body, "tool_error" if results.is_error(body) else "ok")
+                self._succeeded(run, *self._judged(body))
+
+    def _judged(self, body: bytes) -> tuple[bytes, results.Outcome]:
+        try:
+            body = results.fit(body)
+        except ValueError as error:
+            text = f"The answer of the server {self._server} is not a tool result: {error}."
+            return results.error_body(text), "tool_error"
+        return body, "tool_error" if results.is_error(body) else "ok"
 
     def _cut(self, run: _Run, body: bytes) -> None:
         settings = self.settings
