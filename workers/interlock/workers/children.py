@@ -14,6 +14,11 @@ from interlock.bus.records import Child
 WHILE_CHANGING: Final = 2.0
 """Seconds between two looks while the last one found a change."""
 WHEN_QUIET: Final = 30.0
+GLANCE: Final = 2.0
+"""Seconds between two counts of the processes, which tell whether to look before time. What a
+server starts in a session of its own may outlive everybody: only the record of it finds it then."""
+GLANCE_SHARE: Final = 1e-3
+"""Part of a core that these counts may take: a large tree is counted less often."""
 SOON: Final = 0.1
 """Seconds from a request to the look, so that a burst of requests costs one."""
 BETWEEN: Final = 1.0
@@ -35,6 +40,7 @@ class ChildWatch:
         self._settled = True
         """Whether the last look found what the one before had reported."""
         self._timer: asyncio.TimerHandle | None = None
+        self._glancer: asyncio.TimerHandle | None = None
         self._closed, self._looked = False, 0.0
         self._loop.add_signal_handler(signal.SIGCHLD, self._reap)
 
@@ -57,8 +63,9 @@ class ChildWatch:
         """Stop looking and reaping."""
         self._closed = True
         self._loop.remove_signal_handler(signal.SIGCHLD)
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._glancer):
+            if timer is not None:
+                timer.cancel()
 
     def _look_in(self, seconds: float) -> None:
         if self._closed:
@@ -79,6 +86,22 @@ class ChildWatch:
             self._on_change(found)
         self._settled = not changed
         self._look_in(WHILE_CHANGING if changed else WHEN_QUIET)
+        self._glance_in(GLANCE)
+
+    def _glance_in(self, seconds: float) -> None:
+        if self._glancer is not None:
+            self._glancer.cancel()
+            self._glancer = None
+        if self._last and not self._closed:
+            # Without a child there is nobody who could start one.
+            self._glancer = self._loop.call_later(seconds, self._glance)
+
+    def _glance(self) -> None:
+        began = self._loop.time()
+        if procfs.pids_below(os.getpid()) == {child.pid for child in self._last}:
+            self._glance_in(max(GLANCE, (self._loop.time() - began) / GLANCE_SHARE))
+        else:
+            self.look()
 
     def _reap(self) -> None:
         while True:
