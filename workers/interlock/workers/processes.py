@@ -14,6 +14,13 @@ from interlock.workers.failure import WorkerError
 from interlock.workers.programs import Command
 
 DEFAULT_NICE: Final = 5
+_FOR_GOOD: Final = {
+    errno.E2BIG: "Shorten `args` or `env` of the entry.",
+    errno.ENAMETOOLONG: "Check `command` and `cwd` of the entry.",
+    errno.ELOOP: "Check the links that `command` and `cwd` of the entry lead over.",
+    errno.ENOTDIR: "Check `command` and `cwd` of the entry.",
+}
+"""What to do about reasons that no second attempt takes away."""
 
 
 def start_program(command: Command, stdin: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
@@ -60,6 +67,13 @@ def start_program(command: Command, stdin: int = subprocess.PIPE) -> subprocess.
             permanent=True,
         ) from error
     except (OSError, subprocess.SubprocessError) as error:
+        if isinstance(error, OSError) and error.errno in _FOR_GOOD:
+            raise WorkerError(
+                "start_failed",
+                f"the program cannot be started: {error.strerror}",
+                fix=_FOR_GOOD[error.errno],
+                permanent=True,
+            ) from error
         if isinstance(error, OSError) and error.errno == errno.ENOEXEC:
             raise WorkerError(
                 "no_permission",
