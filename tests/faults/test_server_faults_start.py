@@ -125,8 +125,14 @@ def test_a_tool_without_a_schema_is_named_and_harms_no_other(rig: FaultRig) -> N
 
 
 def test_a_server_with_endless_or_many_pages_is_ready(rig: FaultRig) -> None:
-    """However a server pages its list, the worker reads it in bounded time."""
+    """However a server pages its list, the worker reads it in bounded time and says what is cut."""
     tables = (rogue_toml("endless", "endless_pages"), rogue_toml("many", "pages=30"))
-    with rig.faulty(*tables):
+    with rig.faulty(*tables, rogue_toml("new", "new_pages")) as interlock:
+        assert rig.event("worker.ready", "mcp:new")["tools"] > 10
+        for name, why in (("endless", "gave before"), ("new", "more than 200 pages")):
+            rig.event("worker.ready", f"mcp:{name}")
+            rows = interlock.attention(f"mcp:{name}")
+            assert any(why in row["message"] for row in rows), rows
+        assert not interlock.attention("mcp:many")
         assert rig.event("worker.ready", "mcp:endless")["tools"] > 10
         assert rig.event("worker.ready", "mcp:many")["tools"] > 300

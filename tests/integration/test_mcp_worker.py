@@ -16,6 +16,7 @@ from interlock.bus import messages as m
 from interlock.bus import procfs
 from interlock.bus.channel import CallAnswer
 from interlock.bus.settings import Limits, McpServerSettings
+from interlock.workers.mcp import transport
 
 
 def run(scenario: Any) -> None:
@@ -309,6 +310,68 @@ def test_a_server_that_changes_its_tools_all_the_time_is_asked_less_often_and_na
     run(scenario())
 
 
+def test_a_server_that_asks_and_does_not_read_takes_no_memory() -> None:
+    """Answers of 37 bytes that nobody reads took ten times as much, up to half a gigabyte."""
+
+    async def scenario() -> None:
+        async with running(rogue("ask_flood")) as rig:
+            before = procfs.resident_bytes([rig.process.pid])
+            async with asyncio.timeout(60):
+                n, dropped = 1, 0
+                while dropped < 60_000:
+                    rig.send(m.Ping(n=n))
+                    dropped = (await rig.expect(m.Pong, lambda pong, n=n: pong.n == n)).dropped
+                    n += 1
+            assert procfs.resident_bytes([rig.process.pid]) - before < 8 << 20
+
+    run(scenario())
+
+
+def test_many_reports_before_an_answer_cost_it_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a server says while it has something to answer is no flood, up to 64 MiB."""
+    monkeypatch.setattr(transport, "REST", 1e6)  # whoever is taken for a flood is heard no more
+    line = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"%b"}}\n'
+    said = line % (b"x" * 1000) * 8000 + b'{"jsonrpc":"2.0","id":"i1","result":{}}\n'
+
+    async def scenario() -> None:
+        loop, (theirs, ours), (output, written) = asyncio.get_running_loop(), os.pipe(), os.pipe()
+        seen: list[transport.Frame] = []
+        answered = loop.create_future()
+        line = transport.StdioTransport(
+            ours,
+            output,
+            on_message=seen.append,
+            on_foreign=lambda line: False,
+            on_closed=lambda reason: None,
+        )
+        line.request(line.next_id(), "tools/call", b"{}", answered.set_result)
+
+        def serve() -> None:
+            with open(written, "wb") as server:
+                server.write(said)
+
+        writing = loop.run_in_executor(None, serve)
+        async with asyncio.timeout(30):
+            assert (await answered).result == b"{}"
+        await writing
+        assert len(seen) == 8000
+        line.close()
+        os.close(theirs)
+
+    run(scenario())
+
+
+def test_what_starts_by_itself_in_a_session_of_its_own_is_recorded_soon() -> None:
+    """Without a call: the record is all that finds such a process once everybody is gone."""
+
+    async def scenario() -> None:
+        async with running(rogue("late_session")) as rig:
+            await rig.expect(m.Ready)
+            await rig.expect(m.Children, lambda told: len(told.children) == 2, seconds=15)
+
+    run(scenario())
+
+
 def test_a_server_that_does_not_read_costs_its_own_calls_only() -> None:
     async def scenario() -> None:
         async with running(rogue("not_reading")) as rig:
@@ -378,6 +441,11 @@ def test_a_server_that_does_not_start_is_named(modes: str, code: str, words: str
             "/etc/hostname is no program that",
         ),
         ({"command": "/etc"}, "no_permission", "/etc is a folder, not a program"),
+        (
+            {"command": "sh", "args": ["x" * 200_000]},
+            "start_failed",
+            "Argument list too long",
+        ),
         ({"command": "sh", "cwd": "/nowhere"}, "bad_cwd", "/nowhere"),
         ({"url": "http://x"}, "not_supported", "not a server over stdio"),
         ({"command": "sh", "env": {"A": "${RIG_ABSENT}"}}, "secret_unresolved", "${RIG_ABSENT}"),

@@ -19,14 +19,17 @@ Modes of the start and of the whole server:
   flood_line         prints one line without end on stdout after tools/list
   flood_answers      answers requests that nobody made, without end, after tools/list
   flood_notify=N     sends N log notifications after tools/list
+  late_session       starts such a child 6 s after its own start, without a call
   ignore_end         ignores SIGTERM and the end of stdin
   grandchild         starts a child in the same process group that sleeps
   grandchild_session starts a child in a session of its own that sleeps and ignores SIGTERM
+  ask_flood          sends pings without end and stops reading stdin after tools/list
   not_reading        stops reading stdin after tools/list
   mute_ping          never answers ping
   no_schema          lists a tool without inputSchema and one whose schema is a string
   duplicates         lists one tool twice
   pages=N            lists N pages of 10 further tools
+  new_pages          answers every tools/list with one tool and another cursor
   endless_pages      answers every tools/list with the same cursor
   extra_tools=N      lists N further tools
   other_tools=N      lists N tools with other names each time and says after it that they changed
@@ -218,6 +221,9 @@ def list_tools(request):
         tools.append(schema("echo"))
     body = {"tools": tools}
     cursor = (request.get("params") or {}).get("cursor")
+    if "new_pages" in MODES:
+        LISTED.append(len(LISTED))
+        body = {"tools": tools if not cursor else [], "nextCursor": f"c{len(LISTED)}"}
     if "endless_pages" in MODES:
         body["nextCursor"] = "again"
     if "pages" in MODES:
@@ -243,7 +249,10 @@ def after_list():
             threading.Thread(target=flood, args=(1, "", line), daemon=True).start()
     for n in range(int(MODES.pop("flood_notify", "") or 0)):
         notify("notifications/message", {"level": "info", "data": f"flood {n}"})
-    if "not_reading" in MODES:
+    if "ask_flood" in MODES:
+        ping = b'{"jsonrpc":"2.0","id":7,"method":"ping"}\n'
+        threading.Thread(target=flood, args=(1, "", ping), daemon=True).start()
+    if "not_reading" in MODES or "ask_flood" in MODES:
         time.sleep(600)
 
 
@@ -437,6 +446,8 @@ def main():
     for mode in ("grandchild", "grandchild_session"):
         if mode in MODES:
             spawn(mode == "grandchild_session")
+    if "late_session" in MODES:
+        threading.Timer(6.0, spawn, (True,)).start()
     if "close_stdout" in MODES:
         os.close(1)
     for line in sys.stdin.buffer:

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from interlock.bus.codec import encode
 from interlock.bus.limits import MAX_DOCUMENTS
 from interlock.bus.messages import MAX_HEADER, Capabilities
+from interlock.bus.results import call_result
 from interlock.workers import cuts
+from interlock.workers.agent.cut import shown_result
 from interlock.workers.mcp import results
 from interlock.workers.mcp.circuit import Circuit, CircuitState
 from interlock.workers.mcp.extras import Listing, read_extras
@@ -232,6 +234,53 @@ def test_errors_are_seen_without_reading_results(body: bytes, failed: bool) -> N
     assert results.is_error(body) is failed
 
 
+@pytest.mark.parametrize(
+    ("body", "texts", "lost"),
+    [
+        (b'{"content":"hello"}', ["hello"], ""),
+        (b'{"content":{"type":"text","text":"a"},"isError":true}', ["a"], ""),
+        (
+            b'{"content":[{"type":"text","text":"n"}],"structuredContent":{"a":1e400}}',
+            ["n"],
+            "structuredContent (",
+        ),
+        (
+            b'{"content":[{"type":"text","text":"n"},{"a":%b}]}' % (b"9" * 5000),
+            ["n"],
+            "item 2 (",
+        ),
+        (
+            b'{"content":[{"type":"text","text":"n"}],"x":%b1%b}' % (b'{"a":' * 900, b"}" * 900),
+            ["n"],
+            "x (A document is nested deeper than 200 levels)",
+        ),
+    ],
+    ids=["text", "item", "number", "digits", "depth"],
+)
+def test_a_result_is_read_alike_by_a_call_and_by_a_turn(
+    body: bytes, texts: list[str], lost: str
+) -> None:
+    """What both can read is kept, and both get the same text about the rest."""
+    fit = results.fit(body)
+    direct = call_result("mcp:x/t", "ok", fit)
+    shown, _ = shown_result(fit)
+    assert direct.content == json.loads(msgspec.json.encode(shown))
+    assert [item["text"] for item in direct.content][: len(texts)] == texts
+    assert len(direct.content) == len(texts) + bool(lost) and lost in direct.text
+    assert results.is_error(fit) is (b"isError" in body)
+
+
+@pytest.mark.parametrize("body", [b'{"content":5}', b'{"content":[],"x":1e400}', b'{"a":}', b"{"])
+def test_what_holds_nothing_that_can_be_read_is_no_result(body: bytes) -> None:
+    with pytest.raises(ValueError):
+        results.fit(body)
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"content":["a",5,null]}', b'{"content":[],"x":{}}'])
+def test_what_all_can_read_stays_as_it_is(body: bytes) -> None:
+    assert results.fit(body) is body
+
+
 @given(st.text(max_size=3000), st.integers(0, 3000))
 def test_a_cut_text_is_a_beginning_within_the_limit(text: str, room: int) -> None:
     text = text.encode(errors="replace").decode()
@@ -359,7 +408,7 @@ def test_everything_that_is_said_of_a_list_fits_into_one_header() -> None:
     listing = Listing("resources/list", "resources", "resource", 500)
     uris = [json.dumps({"uri": f"x:{n}", "description": "\u4e2d" * 190}) for n in range(250)]
     none = [json.dumps({"uri": ""})] * 250
-    extras = read_extras([(listing, [one.encode() for one in (*none, *uris)])] * 30)
+    extras = read_extras([(listing, [one.encode() for one in (*none, *uris)], "")] * 30)
     message = Capabilities(
         rows=(*tools.rows, *extras.rows), dropped=(*tools.dropped, *extras.dropped)
     )

@@ -164,14 +164,19 @@ def read_items(result: bytes, key: str) -> tuple[list[bytes], str | None]:
     return [bytes(item) for item in items(page.entries)], page.cursor
 
 
-def read_extras(lists: Iterable[tuple[Listing, list[bytes]]]) -> Extras:
-    """Make capabilities of a server's lists; what cannot be one is left out and named."""
+def read_extras(lists: Iterable[tuple[Listing, list[bytes], str]]) -> Extras:
+    """Make capabilities of a server's lists; what cannot be one is left out and named.
+
+    Each list comes with the reason why it is not whole, or an empty text.
+    """
     rows: dict[str, CapabilityReport] = {}
     found: dict[str, Extra] = {}
     documents: dict[str, bytes] = {}
     dropped: list[DroppedTool] = []
     room = MAX_ROWS
-    for listing, raws in lists:
+    for listing, raws, cut in lists:
+        if cut:
+            dropped.append(DroppedTool(name=f"further {listing.key}", reason=cut))
         if len(raws) > listing.most:
             reason = f"the server lists more than {listing.most} of them"
             dropped.append(DroppedTool(name=f"further {listing.key}", reason=reason))

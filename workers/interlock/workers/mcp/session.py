@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from interlock.bus.errors import OverloadedError
 from interlock.bus.wording import spoken
 from interlock.workers.discreet import hidden_entry
 from interlock.workers.failure import WorkerError
@@ -158,7 +157,7 @@ class McpSession:
         try:
             async with asyncio.timeout(limit):
                 return tools.read_tools(
-                    await self._pages("tools/list", _tool_page, tools.MAX_TOOLS)
+                    *await self._pages("tools/list", _tool_page, tools.MAX_TOOLS)
                 )
         except TimeoutError:
             problem = WorkerError(
@@ -186,7 +185,7 @@ class McpSession:
             try:
                 async with asyncio.timeout(seconds):
                     read = partial(extras.read_items, key=listing.key)
-                    found.append((listing, await self._pages(listing.method, read, listing.most)))
+                    found.append((listing, *await self._pages(listing.method, read, listing.most)))
             except (TimeoutError, WorkerError) as error:
                 if self.transport.closed:
                     raise await self.post_mortem() from None
@@ -224,8 +223,11 @@ class McpSession:
         if self._stderr is not None:
             self._stderr.close()
 
-    async def _pages(self, method: str, read: ReadPage, most: int) -> list[bytes]:
-        """Fetch the pages of a list until it ends or has more than `most` entries."""
+    async def _pages(self, method: str, read: ReadPage, most: int) -> tuple[list[bytes], str]:
+        """Fetch the pages of a list until it ends or has more than `most` entries.
+
+        Returns the entries, and why there may be more of them: nobody follows a list for ever.
+        """
         found: list[bytes] = []
         cursors: set[str] = set()
         cursor: str | None = None
@@ -252,10 +254,12 @@ class McpSession:
                 text = f"the server's tool list is larger than {tools.MAX_PAGED >> 20} MiB"
                 raise WorkerError("tool_list", text, fix="Update the server.")
             found.extend(hidden_entry(entry, self._log.masks) for entry in entries)
-            if not cursor or cursor in cursors or len(found) > most:
-                break
+            if not cursor or len(found) > most:
+                return found, ""
+            if cursor in cursors:
+                return found, "the server goes on with a page that it gave before"
             cursors.add(cursor)
-        return found
+        return found, f"the server's list has more than {tools.MAX_PAGES} pages"
 
     def _message(self, frame: Frame) -> None:
         if frame.id is not None:
@@ -274,10 +278,7 @@ class McpSession:
         else:
             error = b'{"code":%d,"message":"not supported"}' % METHOD_NOT_FOUND
             reply = b'{"jsonrpc":"2.0","id":%b,"error":%b}\n' % (own, error)
-        try:
-            self.transport.send_line(reply)
-        except OverloadedError:
-            self.transport.dropped += 1
+        self.transport.reply(reply)
 
     def _foreign(self, line: bytes) -> bool:
         return self._sdk.feed(mend_text(line))

@@ -82,11 +82,11 @@ def read_page(result: bytes) -> Page:
         raise ValueError("it is nested too deeply") from error
 
 
-def read_tools(raw_tools: Iterable[bytes]) -> ToolList:
-    """Judge every tool of a list alone."""
+def read_tools(raw_tools: Iterable[bytes], cut: str = "") -> ToolList:
+    """Judge every tool of a list alone; `cut`: why the list is not whole."""
     rows: dict[str, CapabilityReport] = {}
     documents: dict[str, bytes] = {}
-    problems: list[DroppedTool] = []
+    problems = [DroppedTool(name="further tools", reason=cut)] if cut else []
     room, header_room = MAX_DOCUMENTS, MAX_ROWS
     for position, raw in enumerate(raw_tools, 1):
         label = f"tool {position}"

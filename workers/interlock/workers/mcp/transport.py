@@ -3,7 +3,7 @@
 Two users share it. Requests made here carry string ids (`i1`, `i2`, ...) and never meet the SDK's
 models; answers with other ids go to `on_foreign`. Nothing that arrives can raise: what is no frame,
 answers nothing or comes twice is dropped and counted. Work per turn of the event loop is bounded,
-so a server that floods cannot keep the worker from answering pings; and as long as it answers
+so a server that floods cannot keep the worker from answering pings; and if it says much and answers
 nothing that was asked, whatever else it says gets a small part of a core only.
 """
 
@@ -35,12 +35,18 @@ from interlock.workers.mcp.mending import Answered, batch_of, fault_of, mended_f
 MAX_LINE: Final = 64 << 20
 MAX_OUTGOING: Final = 64 << 20
 """Bytes that may wait for a server that does not read its input."""
+MAX_WAITING: Final = 16_384
+"""Lines that may wait for it; a short one takes ten times its bytes."""
+MAX_REPLIES: Final = 1024
+"""Waiting lines from which on it gets no answers to what it asks itself."""
 READ_SIZE: Final = 256 << 10
 LINES_PER_TURN: Final = 256
 GATHERED: Final = 32 << 10
 """Bytes of lines that are kept back at most: half of what the server's input pipe holds."""
 USELESS_BYTES: Final = 4 << 20
 """After so many bytes in a row without one answer the reader pauses after every read."""
+ASKED_BYTES: Final = 64 << 20
+"""The same while it has something to answer: many a tool reports much before its result."""
 PAUSE: Final = 0.004
 """Seconds of that pause at least."""
 REST: Final = 9
@@ -154,12 +160,22 @@ class StdioTransport:
                 self._write_gathered(self._gathered)
             return
         if self._outgoing:
-            if self._waiting_bytes + len(line) > self._max_outgoing:
+            full = len(self._outgoing) >= MAX_WAITING
+            if full or self._waiting_bytes + len(line) > self._max_outgoing:
                 raise OverloadedError("The server does not read its input; try again later.")
             self._outgoing.append(memoryview(line))
             self._waiting_bytes += len(line)
             return
         self._write_or_wait(line)
+
+    def reply(self, line: bytes) -> None:
+        """Answer what the server asks; dropped and counted if it does not read its input."""
+        try:
+            if len(self._outgoing) >= MAX_REPLIES:
+                raise OverloadedError("The server does not read its input.")
+            self.send_line(line)
+        except OverloadedError:
+            self.dropped += 1
 
     def gather(self, on: bool) -> None:
         """Keep lines back while `on`, and write them as one when it ends.
@@ -266,7 +282,7 @@ class StdioTransport:
             self._pause(0.0, self._work)
             return
         spent, self._spent = self._spent, 0.0
-        if self._useless > USELESS_BYTES:
+        if self._useless > (ASKED_BYTES if self._pending else USELESS_BYTES):
             self._pause(max(PAUSE, REST * spent), self._read_again)
         elif not self._reading:
             self._read_again()
