@@ -49,6 +49,7 @@ def test_a_worker_that_fails_harms_its_own_calls_only(rig: FaultRig, fault: sign
             ready = interlock.wait_event("worker.ready", name, place)
             assert ready["generation"] == row["generation"] + 1
             assert interlock.client.call(f"{name}/echo").outcome == "ok"
+            assert f"ended: {backoff['reason']}." in interlock.log(name.replace(":", "-"))
         assert outcomes(turn.result(10)) == ["worker_died"]
         ended = call.result(10)
         assert (ended.outcome, ended.may_have_run) == ("worker_died", True)

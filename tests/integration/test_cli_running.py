@@ -270,6 +270,11 @@ def test_status_says_what_a_slow_server_is_waited_for(cli: CommandLine) -> None:
         out = cli.run("status", "mute")
         assert "INITIALIZING" in out
         assert "the server has not answered yet" in out
+        with cli.popen("start", "mute") as process:
+            assert process.stderr is not None
+            line = process.stderr.readline()
+            process.send_signal(signal.SIGINT)
+        assert line.startswith("Waiting until mute is READY or has failed")
     finally:
         cli.run("trust", "--revoke")
         file.unlink()

@@ -89,6 +89,8 @@ def test_the_nearest_worker() -> None:
 def test_an_event_is_plain_words() -> None:
     event = {"topic": "catalog.changed", "time": 0.0, "seq": 1, "changed": ("mcp:a/b", "mcp:a/c")}
     assert _line(event, False).endswith(" catalog.changed  changed=mcp:a/b,mcp:a/c")
+    event["changed"] = tuple(f"mcp:a/{n}" for n in range(26))
+    assert _line(event, False).endswith(" catalog.changed  changed=26")
 
 
 def test_a_snapshot_has_the_chosen_workers_only() -> None:

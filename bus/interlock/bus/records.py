@@ -98,6 +98,8 @@ class Boot(msgspec.Struct, frozen=True, kw_only=True):
     """Absolute path of the worker's log file."""
     nice: int = 0
     image: str = "base"
+    before: str = ""
+    """Why the generation before ended, for the log; empty if there was none."""
 
     @property
     def identity(self) -> bytes:

@@ -106,7 +106,10 @@ class WorkerHost:
         self._loop.add_reader(self._lifeline, self._lifeline_event)
         # The hello comes first: what is said before it, such as that the log is full, is not heard.
         self.send(Hello(token=self.boot.token, pid=os.getpid()))
-        self.log.line("INFO", f"Worker {self.boot.name} generation {self.boot.generation} started.")
+        boot = self.boot
+        if boot.before:  # a process that is killed cannot say it itself
+            self.log.line("INFO", f"The generation before {boot.generation} ended: {boot.before}.")
+        self.log.line("INFO", f"Worker {boot.name} generation {boot.generation} started.")
         await self._ending.wait()
         await self._end()
         return self._exit_code

@@ -146,7 +146,11 @@ def _global_options(hidden: bool) -> list[click.Parameter]:
             **common,
         ),
         click.Option(
-            ["--verbose"], is_flag=True, callback=_set_verbose, help="Say more.", **common
+            ["--verbose"],
+            is_flag=True,
+            callback=_set_verbose,
+            help="Show details of a mistake of Interlock's own.",
+            **common,
         ),
         click.Option(
             ["--no-color"],

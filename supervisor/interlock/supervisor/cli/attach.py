@@ -29,6 +29,8 @@ from interlock.supervisor.cli.status import lines_of
 from interlock.supervisor.cli.tail import LogTail
 
 _EVERY: Final = 0.2
+_FEW: Final = 5
+"""Names of a list that a line has room for."""
 _PLAIN: Final = frozenset({"topic", "epoch", "seq", "time", "name"})
 _BAD: Final = ("failed", "backoff", "degraded", "died", "interrupted")
 
@@ -105,10 +107,15 @@ def _agent_of(event: dict[str, Any]) -> str:
     return str(WorkerName("agent", agent)) if agent else ""
 
 
+def _many(value: object) -> bool:
+    """Whether a list is too long for a line for people, who get the number; `--json` has all."""
+    return isinstance(value, (list, tuple)) and len(value) > _FEW
+
+
 def _line(event: dict[str, Any], paint: bool) -> str:
     topic = str(event["topic"])
     details = [
-        f"{key}={one_line(plain(value))}"
+        f"{key}={len(value) if _many(value) else one_line(plain(value))}"
         for key, value in event.items()
         if key not in _PLAIN and value not in ("", None, [], ())
     ]

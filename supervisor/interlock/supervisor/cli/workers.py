@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Literal
 
@@ -18,6 +19,8 @@ Action = Literal["start", "stop", "restart"]
 _PATIENCE: Final = 3600.0
 """Seconds; the supervisor answers when the outcome is known, and bounds that by its own times."""
 _AT_ONCE: Final = 16
+_SILENT: Final = 2.0
+"""Seconds after which somebody who waits is told for what."""
 
 _NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...")
 
@@ -57,11 +60,15 @@ def _control(action: Action, names: tuple[str, ...], as_json: bool) -> int:
         except InterlockError as error:
             return error
 
+    late = threading.Timer(_SILENT, note, [_waiting(action, unique)])
+    late.daemon = True
+    late.start()
     if len(unique) == 1:
         answers = [one(unique[0])]
     else:
         with ThreadPoolExecutor(min(len(unique), _AT_ONCE)) as threads:
             answers = list(threads.map(one, unique))
+    late.cancel()
     rows = [answer for answer in answers if isinstance(answer, dict)]
     if as_json:
         errors = [
@@ -71,6 +78,13 @@ def _control(action: Action, names: tuple[str, ...], as_json: bool) -> int:
         ]
         document({"workers": rows, "errors": errors})
     return max(_tell(action, answer, as_json) for answer in answers)
+
+
+def _waiting(action: Action, names: list[str]) -> str:
+    """What is waited for, said to whoever has waited for a while."""
+    what = "has stopped" if action == "stop" else "is READY or has failed"
+    bound = "" if action == "stop" else "; a server has its `init_timeout` for that"
+    return f"Waiting until {' and '.join(names)} {what}{bound}."
 
 
 def _tell(action: Action, answer: dict[str, Any] | InterlockError, as_json: bool) -> int:

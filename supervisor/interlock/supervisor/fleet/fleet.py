@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
+import msgspec
+
 from interlock.bus.endpoints import Home, endpoint, unlink_endpoint
 from interlock.bus.errors import NotFoundError
 from interlock.bus.messages import Configure, ControlDown, Drain, Stop
@@ -18,7 +20,7 @@ from interlock.bus.nearest import nearest_worker
 from interlock.bus.records import CallReport
 from interlock.bus.settings import AgentSettings, PolicySettings, Timing
 from interlock.supervisor.attempts import attempt
-from interlock.supervisor.attention import STATE, Attention, Row
+from interlock.supervisor.attention import MAX_TEXT, STATE, Attention, Row
 from interlock.supervisor.config.model import Entry, Settings
 from interlock.supervisor.control.plane import ControlPlane
 from interlock.supervisor.events.ports import WorkerView
@@ -333,6 +335,8 @@ class Fleet:
         name = member.worker.name
         nonce, token = secrets.token_hex(8), secrets.token_hex(16)
         boot = boot_record(self.home, name, member.entry, generation, nonce, token)
+        if generation > 1 and member.worker.reason:
+            boot = msgspec.structs.replace(boot, before=member.worker.reason[:MAX_TEXT])
         member.forget_generation()
         if member.worker.kind != "agent":  # agents call and are not called
             member.key = secrets.token_bytes(32)
