@@ -111,6 +111,9 @@ def test_a_broken_file_keeps_what_runs_and_says_where(tmp_path: Path) -> None:
         assert [Path(row["file"]).name for row in rows if row.get("file")] == [
             "interlock-test.toml"
         ]
+        assert [row["fix"] for row in rows] == [
+            "Mend the file, it is read again at once; until then what it said before goes on."
+        ]
         assert interlock.worker("mcp:x")["pid"] == before["pid"]
         place = interlock.mark()
         interlock.config.write_text(config)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -27,6 +27,10 @@ from interlock.supervisor.lifecycle.states import UP, After, State
 
 Loader = Callable[[Loaded | None], Loaded]
 """Reads all configuration, given what is in force. Reads files, so it is called in a thread."""
+
+
+_UNREAD: Final = frozenset({"unreadable", "syntax", "encoding", "too_large", "wrong_type"})
+"""Codes of what is wrong with a whole file."""
 
 
 class Sources(Protocol):
@@ -183,12 +187,13 @@ class Configuration:
             self._fleet.send(worker.name, worker.generation, Apply(), body)
 
     def _attend(self, problems: tuple[Problem, ...]) -> None:
+        kept = {layer.file for layer in self.loaded.layers}
         rows = [
             Row(
                 name=problem.entry or "configuration",
                 code=problem.code,
                 message=str(problem),
-                fix=problem.fix,
+                fix=problem.fix or _todo(problem, kept),
                 file=problem.file,
                 line=problem.line,
                 subject=f"{problem.file}:{problem.line}:{problem.column}:{problem.key}",
@@ -198,6 +203,14 @@ class Configuration:
         self._attention.replace(
             rows, lambda row: row.code == CODE or not (row.file or row.name == "configuration")
         )
+
+
+def _todo(problem: Problem, kept: Collection[str]) -> str:
+    """What to do about a whole file that cannot be read, and what counts meanwhile."""
+    if problem.code not in _UNREAD or problem.key or problem.severity != "error":
+        return ""
+    now = "what it said before goes on" if problem.file in kept else "it is left out"
+    return f"Mend the file, it is read again at once; until then {now}."
 
 
 def _wanted(member: Member) -> bool:
