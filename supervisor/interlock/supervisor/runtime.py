@@ -238,7 +238,7 @@ class Supervisor:
         loop.set_exception_handler(self._loop_trouble)
         for number in signals.ASK_TO_STOP:
             loop.add_signal_handler(number, self.stop)
-        for stray in signals.STRAY:
+        for stray in signals.unused_strays():
             loop.add_signal_handler(stray, self._ignore_signal, signals.name_of(stray))
 
     def _ignore_signal(self, name: str) -> None:

@@ -62,8 +62,11 @@ def _refuse(status: int, code: str, message: str) -> NoReturn:
 
 def _reset_signals() -> None:
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGCHLD, *ASK_TO_STOP, *STRAY):  # what is ignored outlasts an exec
+    for number in (signal.SIGCHLD, *ASK_TO_STOP):
         signal.signal(number, signal.SIG_DFL)
+    for stray in STRAY:
+        if signal.getsignal(stray) is signal.SIG_IGN:  # it would outlast an exec
+            signal.signal(stray, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 

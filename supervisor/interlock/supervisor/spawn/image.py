@@ -33,11 +33,11 @@ from interlock.supervisor.spawn.protocol import (
     decode_down,
     encode,
 )
-from interlock.supervisor.spawn.signals import ASK_TO_STOP, STRAY
+from interlock.supervisor.spawn.signals import ASK_TO_STOP, unused_strays
 
-_IGNORED: Final = (*ASK_TO_STOP, *STRAY)
+_IGNORED: Final = ASK_TO_STOP
 """An image ends with the supervisor and not before: a stop of the whole group must not cut short
-the orderly stop of the workers. Nor does it end by a signal that means nothing."""
+the orderly stop of the workers."""
 _SWEEP_PAUSE: Final = 10
 """Milliseconds between two looks while everything is being killed."""
 _SWEEP_ROUNDS: Final = 3000
@@ -274,6 +274,8 @@ def ignore_stop_signals() -> None:
     """Take no signal that asks to stop or means nothing, see _IGNORED."""
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
+    for stray in unused_strays():
+        signal.signal(stray, signal.SIG_IGN)
 
 
 def _watch_children() -> int:

@@ -30,6 +30,11 @@ STRAY: Final = _stray()
 """They mean nothing here, and by default each would end the process that gets one."""
 
 
+def unused_strays() -> list[int]:
+    """Those of STRAY that nothing in this process, such as a profiler, has taken for itself."""
+    return [number for number in STRAY if signal.getsignal(number) is signal.SIG_DFL]
+
+
 def name_of(number: int) -> str:
     """How people call a signal; real-time signals have numbers."""
     try:
