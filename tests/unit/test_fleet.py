@@ -7,8 +7,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from interlock.bus.endpoints import Home
-from interlock.bus.events import Event
+from interlock.bus.events import AttentionChanged, Event
 from interlock.bus.records import CallReport
 from interlock.bus.settings import AgentSettings
 from interlock.supervisor.attention import Attention, Row
@@ -96,6 +98,21 @@ def test_what_is_stopped_to_start_again_comes_back(tmp_path: Path) -> None:
         assert seen(fleet) == ("BACKOFF", "its configuration changed")
         fleet.died(NAME, 1)
         assert told.ends == [(NAME, 1, "its configuration changed")]
+
+    story(tmp_path, tell)
+
+
+@pytest.mark.parametrize(("code", "told_at_once"), [("init_timeout", True), ("exited", False)])
+def test_what_was_waited_for_in_vain_needs_attention_at_its_first_failure(
+    tmp_path: Path, code: str, told_at_once: bool
+) -> None:
+    async def tell(fleet: Fleet, told: Told, events: list[Event]) -> None:
+        failure = inputs.FailureReceived(now=1.0, generation=1, code=code, reason="too late")
+        fleet.feed(NAME, failure)
+        fleet.exited(NAME, 1, 1, None)
+        assert fleet.members[NAME].worker.state == "BACKOFF"
+        rows = [event for event in events if isinstance(event, AttentionChanged)]
+        assert [row.code for row in rows] == ([code] if told_at_once else [])
 
     story(tmp_path, tell)
 
