@@ -49,7 +49,8 @@ def test_a_supervisor_survives_any_number_of_connections(
         busy.wait(2)
     until(lambda: not interlock.attention(), what="an end of the trouble")
     assert run(interlock.home.path, "status")[0] == 0
-    until(lambda: interlock.descriptors() <= before, what="an end of all connections")
+    # One more stays for good after the first large answer: pyzmq opens a socket for its frames.
+    until(lambda: interlock.descriptors() <= before + 1, what="an end of all connections")
 
 
 def test_a_worker_survives_any_number_of_connections(tmp_path: Path) -> None:

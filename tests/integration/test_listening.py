@@ -323,3 +323,33 @@ def test_a_socket_is_guarded_only_once_libzmq_listens(tmp_path: Path) -> None:
         assert registered(poller.fileno(), door.fileno(), inode) is None
         poller.modify(door, select.EPOLLIN)
         assert registered(poller.fileno(), door.fileno(), inode) is not None
+
+
+def test_where_one_comes_first_the_reserve_is_open_by_half(tmp_path: Path, ctx: Context) -> None:
+    """A worker that is started again finds a place although clients wait for one."""
+
+    async def test() -> None:
+        told = asyncio.Queue[bool]()
+        clients, workers = open_socket(ctx, zmq.ROUTER), open_socket(ctx, zmq.ROUTER)
+        front = Listening(clients, f"ipc://{tmp_path}/front", told.put_nowait)
+        side = Listening(workers, f"ipc://{tmp_path}/side", first=True)
+        loop = asyncio.get_running_loop()
+        crowd = [socket.socket(socket.AF_UNIX) for _ in range(40)]
+        worker = socket.socket(socket.AF_UNIX)
+        with few_descriptors(20):
+            for one in crowd:
+                one.setblocking(False)
+                one.connect(f"{tmp_path}/front")
+            async with asyncio.timeout(PATIENCE):
+                assert await told.get()
+                worker.setblocking(False)
+                worker.connect(f"{tmp_path}/side")
+                assert await loop.sock_recv(worker, 64)
+        for one in (*crowd, worker):
+            one.close()
+        front.close()
+        side.close()
+        clients.close()
+        workers.close()
+
+    asyncio.run(test())

@@ -21,9 +21,9 @@ BACKLOG: Final = 100
 class Listening:
     """Binds `sock` to an `ipc://` address; needs the running event loop.
 
-    The file has its name only once it is guarded: see `Turnstile` and its `on_full`. It keeps that
-    name until `close`, and the file is removed then if it is still this one. Raises OSError and
-    zmq.ZMQError.
+    The file has its name only once it is guarded: see `Turnstile`, its `on_full` and `first`. It
+    keeps that name until `close`, and the file is removed then if it is still this one. Raises
+    OSError and zmq.ZMQError.
     """
 
     def __init__(
@@ -31,12 +31,14 @@ class Listening:
         sock: zmq.Socket[bytes],
         address: str,
         on_full: Callable[[bool], None] = lambda full: None,
+        first: bool = False,
     ) -> None:
         self.path = Path(address.removeprefix("ipc://"))
         self.on_used: Callable[[], None] = lambda: None
         """Called when `mend` has used the socket: see `FdSocket.look`."""
         self._sock = sock
         self._on_full = on_full
+        self._first = first
         self._names = itertools.count(1)
         self._file: tuple[int, int] | None = None
         """Device and inode of the file; None while there is none."""
@@ -78,7 +80,7 @@ class Listening:
             given = self._give(fresh)
             # Where the system has no such thing, libzmq takes whatever comes.
             with contextlib.suppress(NoTurnstileError):
-                self._turnstile = Turnstile(self._listener, given, self._on_full)
+                self._turnstile = Turnstile(self._listener, given, self._on_full, self._first)
             found = fresh.stat()
             self._file = (found.st_dev, found.st_ino)
             fresh.rename(self.path)

@@ -37,13 +37,16 @@ _PAUSE: Final = 0.0002
 _MODIFY: Final = 3
 
 
-def for_connections(limit: int) -> int:
+def for_connections(limit: int, first: bool = False) -> int:
     """How many descriptors, of a limit, may be in use when one more connection comes.
 
-    >>> for_connections(1024), for_connections(100)
-    (960, 75)
+    Those that come `first` may have half of the reserve as well.
+
+    >>> for_connections(1024), for_connections(100), for_connections(1024, first=True)
+    (960, 75, 992)
     """
-    return limit - min(RESERVE, limit // 4)
+    reserve = min(RESERVE, limit // 4)
+    return limit - (reserve // 2 if first else reserve)
 
 
 class NoTurnstileError(Exception):
@@ -54,19 +57,25 @@ class Turnstile:
     """Stands before `accepting`, a listening socket that libzmq's thread waits on.
 
     `waiting` is another descriptor of the same socket, which the loop can wait on too; whoever
-    made it closes it after `close`. `on_full(True)` is called when somebody has to wait for a
+    made it closes it after `close`. Whoever comes here is let in before those at other sockets
+    where it is `first`. `on_full(True)` is called when somebody has to wait for a
     descriptor, with False once nobody had to for `CALM` seconds or it is closed. Raises
     NoTurnstileError where this cannot be done, and OSError where it can, but not now.
     """
 
     def __init__(
-        self, waiting: socket.socket, accepting: int, on_full: Callable[[bool], None]
+        self,
+        waiting: socket.socket,
+        accepting: int,
+        on_full: Callable[[bool], None],
+        first: bool = False,
     ) -> None:
         import asyncio
 
         self._waiting = waiting
         self._accepting = accepting
         self._on_full = on_full
+        self._first = first
         self._full = False
         self._timer: asyncio.TimerHandle | None = None
         self._calm: asyncio.TimerHandle | None = None
@@ -126,7 +135,7 @@ class Turnstile:
         except OSError:
             return False
         os.close(lowest)
-        return limit == resource.RLIM_INFINITY or lowest < for_connections(limit)
+        return limit == resource.RLIM_INFINITY or lowest < for_connections(limit, self._first)
 
     def _stop(self) -> None:
         self._turn(select.EPOLLONESHOT)

@@ -39,8 +39,8 @@ class ControlPlane:
         on_full: Callable[[bool], None] = lambda full: None,
     ) -> None:
         sock = open_socket(ctx, zmq.ROUTER)
-        self.listening = Listening(sock, address, on_full)
-        """How workers come in."""
+        self.listening = Listening(sock, address, on_full, first=True)
+        """How workers come in: before clients, who would take the place of one that restarts."""
         self.dropped = 0
         self._on_message = on_message
         self._expected: dict[bytes, tuple[Speaker, str]] = {}
