@@ -95,11 +95,10 @@ class Supervisor:
         self._ctx: zmq.Context[zmq.Socket[bytes]] = OwnContext()
         self._doors = Doors(self._doors_trouble)
         self._make_events()
-        settings, timing = loaded.settings, loaded.settings.supervisor.timing
         self._log_file = RotatingFile(home.logs / "supervisor.log", self._log_trouble)
         self._log = Log(self._log_file)
         self.sequencer.listen(self._log_event)
-        self.fleet = Fleet(home, settings, self.sequencer, self.attention)
+        self.fleet = Fleet(home, loaded.settings, self.sequencer, self.attention)
         self._api = Api(
             self._ctx,
             endpoint(home, "api"),
@@ -108,88 +107,15 @@ class Supervisor:
             self._client_gone,
             self._doors.waiting,
         )
-        catalog, schemas = Catalog(), Schemas()
-        self._tickets = tickets = TicketOffice(life=timing.ticket)
-        self._journal = Journal(home.journal, self.epoch, self._own_row)
-        self._turn_logs = TurnLogs(self._journal, self._api.answer)
-        quotas = Quotas(self.sequencer.publish, self.attention)
-        approvals = ApprovalDesk(self._journal, self.sequencer, self._own_row)
-        self.turns = TurnService(
-            workers=self.fleet,
-            catalog=catalog,
-            schemas=schemas,
-            tickets=tickets,
-            journal=self._journal,
-            logs=self._turn_logs,
-            sequencer=self.sequencer,
-            approvals=approvals,
-            publish_call=quotas.publish_call,
-        )
-        documents = Documents()
-        turn_api = TurnApi(self.turns, documents)
-        offer_api = OfferApi(self.turns, documents)
+        self._quotas = Quotas(self.sequencer.publish, self.attention)
         self._pings = PingClock(time.monotonic())
         self._tool_notes = ToolNotes(home.path)
-        self._inbox = inbox = Inbox(
-            self.fleet, self._pings, self.attention, self.turns, tickets, self._tool_notes, quotas
-        )
-        self._control = ControlPlane(
-            self._ctx, endpoint(home, "control"), inbox.received, self._doors.waiting
-        )
-        self._records = Records(home.processes, self._records_trouble)
-        self._launcher = self._make_launcher(settings.supervisor)
-        self._upkeep = Upkeep(
-            home,
-            lock,
-            self._connection_info(),
-            (self._api.listening, self._control.listening, self._subscribing),
-            self._journal,
-            self._records,
-            self._own_row,
-            lambda what: self._log.info("home.mended", what=what),
-        )
-        links = Links(self._api, self.turns, turn_api, tickets, inbox.forget)
-        self.fleet.connect(self._control, self._launcher, links)
-        self._configuration = Configuration(
-            loader, loaded, self.fleet, self.attention, self.sequencer, links
-        )
-        self._mistakes = Mistakes(lambda: self._configuration.loaded, catalog, self.attention)
-        self.sequencer.listen(self._mistakes.on_event)
         self._sampler = Sampler()
         self._background = Background(self._trouble)
-        status = Status(
-            self.fleet,
-            self.attention,
-            self._sampler,
-            self.epoch,
-            self._dropped,
-            quotas.left_out,
-        )
-        handlers = Handlers(
-            self.fleet,
-            status,
-            self.sequencer,
-            self._configuration.reload,
-            self._stop.set,
-            documents,
-        )
-        turn_handlers: dict[type[m.Request], Handler] = {
-            m.TurnStart: turn_api.start,
-            m.TurnWatch: turn_api.watch,
-            m.TurnCredit: turn_api.credit,
-            m.TurnUnwatch: turn_api.unwatch,
-            m.TurnStop: turn_api.cancel,
-            m.TurnsGet: turn_api.turns,
-            m.TurnGet: turn_api.show,
-            m.ToolsGet: offer_api.tools,
-            m.WhyGet: offer_api.why,
-            m.Resolve: links.resolve,
-        }
-        approval_api = ApprovalApi(approvals, self._journal, self._api.role, documents)
-        self._api.serve(
-            handlers.table() | turn_handlers | approval_api.table(),
-            frozenset({m.WorkerControl, m.Resolve}),
-        )
+        self._make_turns(loaded.settings.supervisor.timing.ticket)
+        self._make_control(loaded.settings.supervisor)
+        self._make_configuration(loader, loaded)
+        self._serve()
 
     # --- life ---
 
@@ -236,7 +162,7 @@ class Supervisor:
     def _catch_signals(self) -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._loop_trouble)
-        for number in signals.ASK_TO_STOP:
+        for number in signals.asking_to_stop():
             loop.add_signal_handler(number, self.stop)
         for stray in signals.unused_strays():
             loop.add_signal_handler(stray, self._ignore_signal, signals.name_of(stray))
@@ -316,6 +242,97 @@ class Supervisor:
         self._subscribing.on_used = self._events.look
         self.sequencer = Sequencer(self.epoch, self._events.send)
         self.attention = Attention(self.sequencer.publish)
+
+    def _make_turns(self, ticket_life: float) -> None:
+        self._tickets = TicketOffice(life=ticket_life)
+        self._journal = Journal(self.home.journal, self.epoch, self._own_row)
+        self._turn_logs = TurnLogs(self._journal, self._api.answer)
+        self._approvals = ApprovalDesk(self._journal, self.sequencer, self._own_row)
+        self._catalog = Catalog()
+        self.turns = TurnService(
+            workers=self.fleet,
+            catalog=self._catalog,
+            schemas=Schemas(),
+            tickets=self._tickets,
+            journal=self._journal,
+            logs=self._turn_logs,
+            sequencer=self.sequencer,
+            approvals=self._approvals,
+            publish_call=self._quotas.publish_call,
+        )
+        self._documents = Documents()
+        self._turn_api = TurnApi(self.turns, self._documents)
+
+    def _make_control(self, settings: SupervisorSettings) -> None:
+        self._inbox = Inbox(
+            self.fleet,
+            self._pings,
+            self.attention,
+            self.turns,
+            self._tickets,
+            self._tool_notes,
+            self._quotas,
+        )
+        self._control = ControlPlane(
+            self._ctx, endpoint(self.home, "control"), self._inbox.received, self._doors.waiting
+        )
+        self._records = Records(self.home.processes, self._records_trouble)
+        self._launcher = self._make_launcher(settings)
+        self._upkeep = Upkeep(
+            self.home,
+            self._lock,
+            self._connection_info(),
+            (self._api.listening, self._control.listening, self._subscribing),
+            self._journal,
+            self._records,
+            self._own_row,
+            lambda what: self._log.info("home.mended", what=what),
+        )
+        self._links = Links(
+            self._api, self.turns, self._turn_api, self._tickets, self._inbox.forget
+        )
+        self.fleet.connect(self._control, self._launcher, self._links)
+
+    def _make_configuration(self, loader: Loader, loaded: Loaded) -> None:
+        self._configuration = Configuration(
+            loader, loaded, self.fleet, self.attention, self.sequencer, self._links
+        )
+        self._mistakes = Mistakes(lambda: self._configuration.loaded, self._catalog, self.attention)
+        self.sequencer.listen(self._mistakes.on_event)
+
+    def _serve(self) -> None:
+        """Say who answers which request."""
+        documents, turn_api = self._documents, self._turn_api
+        offer_api = OfferApi(self.turns, documents)
+        left_out = self._quotas.left_out
+        status = Status(
+            self.fleet, self.attention, self._sampler, self.epoch, self._dropped, left_out
+        )
+        handlers = Handlers(
+            self.fleet,
+            status,
+            self.sequencer,
+            self._configuration.reload,
+            self._stop.set,
+            documents,
+        )
+        turn_handlers: dict[type[m.Request], Handler] = {
+            m.TurnStart: turn_api.start,
+            m.TurnWatch: turn_api.watch,
+            m.TurnCredit: turn_api.credit,
+            m.TurnUnwatch: turn_api.unwatch,
+            m.TurnStop: turn_api.cancel,
+            m.TurnsGet: turn_api.turns,
+            m.TurnGet: turn_api.show,
+            m.ToolsGet: offer_api.tools,
+            m.WhyGet: offer_api.why,
+            m.Resolve: self._links.resolve,
+        }
+        approval_api = ApprovalApi(self._approvals, self._journal, self._api.role, documents)
+        self._api.serve(
+            handlers.table() | turn_handlers | approval_api.table(),
+            frozenset({m.WorkerControl, m.Resolve}),
+        )
 
     def _make_launcher(self, settings: SupervisorSettings) -> Launcher:
         return Launcher(

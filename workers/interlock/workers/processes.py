@@ -51,41 +51,31 @@ def start_program(command: Command, stdin: int = subprocess.PIPE) -> subprocess.
             # loaded when the worker became a subreaper.
             preexec_fn=before_exec,
         )
-    except FileNotFoundError as error:
-        missing = error.filename or command.argv[0]
-        raise WorkerError(
-            "command_not_found",
-            f"command not found: {missing}",
-            fix="Check `command` and `cwd`, or the first line (#!) of the script.",
-            permanent=True,
-        ) from error
-    except PermissionError as error:
-        raise WorkerError(
-            "no_permission",
-            f"no permission to run {error.filename or command.argv[0]}",
-            fix="Make it executable, and its folder readable.",
-            permanent=True,
-        ) from error
     except (OSError, subprocess.SubprocessError) as error:
-        if isinstance(error, OSError) and error.errno in _FOR_GOOD:
-            raise WorkerError(
-                "start_failed",
-                f"the program cannot be started: {error.strerror}",
-                fix=_FOR_GOOD[error.errno],
-                permanent=True,
-            ) from error
-        if isinstance(error, OSError) and error.errno == errno.ENOEXEC:
-            raise WorkerError(
-                "no_permission",
-                f"{command.argv[0]} is no program that can be run",
-                fix="Scripts need a first line such as #!/bin/sh.",
-                permanent=True,
-            ) from error
-        raise WorkerError(
-            "start_failed",
-            f"the program cannot be started: {error}",
-            fix="Check `command`, `cwd` and `limits` of the entry.",
-        ) from error
+        raise _why_not(error, command.argv[0]) from error
+
+
+def _why_not(error: OSError | subprocess.SubprocessError, program: str) -> WorkerError:
+    """Return why a program could not be started, in words and with what to do."""
+    code, permanent = "start_failed", True
+    match error:
+        case FileNotFoundError():
+            code, message = "command_not_found", f"command not found: {error.filename or program}"
+            fix = "Check `command` and `cwd`, or the first line (#!) of the script."
+        case PermissionError():
+            code, message = "no_permission", f"no permission to run {error.filename or program}"
+            fix = "Make it executable, and its folder readable."
+        case OSError(errno=errno.ENOEXEC):
+            code, message = "no_permission", f"{program} is no program that can be run"
+            fix = "Scripts need a first line such as #!/bin/sh."
+        case OSError() if error.errno in _FOR_GOOD:
+            message = f"the program cannot be started: {error.strerror}"
+            fix = _FOR_GOOD[error.errno]
+        case _:
+            permanent = False
+            message = f"the program cannot be started: {error}"
+            fix = "Check `command`, `cwd` and `limits` of the entry."
+    return WorkerError(code, message, fix=fix, permanent=permanent)
 
 
 def _apply_limits(command: Command, nice: int) -> None:

@@ -30,6 +30,12 @@ STRAY: Final = _stray()
 """They mean nothing here, and by default each would end the process that gets one."""
 
 
+def asking_to_stop() -> list[int]:
+    """Those of ASK_TO_STOP that count here: not SIGHUP if it was ignored, as by `nohup`."""
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [number for number in ASK_TO_STOP if number != signal.SIGHUP or not ignored]
+
+
 def unused_strays() -> list[int]:
     """Those of STRAY that nothing in this process, such as a profiler, has taken for itself."""
     return [number for number in STRAY if signal.getsignal(number) is signal.SIG_DFL]
