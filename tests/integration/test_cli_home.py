@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine
+from fault_rig import until
 
 from interlock.bus import procfs
 from interlock.bus.endpoints import Home
@@ -131,11 +132,12 @@ def test_the_sockets_of_a_home_with_a_long_path_go_with_it(tmp_path: Path) -> No
     run = Home(cli.home).run
     assert run.parent != cli.home and (run / "control").exists()
     pid = cli.json("status")["supervisor"]["pid"]
+    start = procfs.start_time(pid)
+    assert start is not None
     os.kill(pid, signal.SIGKILL)
     assert (run / "control").exists()
     other = CommandLine(tmp_path / "other" / ("y" * 90))
-    while Path(f"/proc/{pid}").exists():  # its spawner ends what it left
-        os.sched_yield()
+    until(lambda: not procfs.alive(pid, start), what="the end of the killed one")
     other.run("up", "--detach")
     assert not run.exists()
     assert Home(other.home).run.exists()

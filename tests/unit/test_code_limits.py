@@ -13,7 +13,6 @@ SOURCES = sorted(
     for portion in ("bus", "workers", "supervisor")
     for file in (ROOT / portion / "interlock").rglob("*.py")
 )
-LONGEST_FILE = 600
 LONGEST_FUNCTION = 60
 VAGUE = ("manager", "helper", "utils", "util", "misc", "common")
 
@@ -21,7 +20,6 @@ VAGUE = ("manager", "helper", "utils", "util", "misc", "common")
 @pytest.mark.parametrize("file", SOURCES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_a_file_keeps_the_limits(file: Path) -> None:
     text = file.read_text()
-    assert len(text.splitlines()) <= LONGEST_FILE
     assert not any(word in file.stem.split("_") for word in VAGUE)
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
