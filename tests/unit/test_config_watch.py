@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,9 @@ def test_no_thread_is_started_whatever_comes_and_goes(tmp_path: Path) -> None:
         return len(os.listdir("/proc/self/task"))
 
     async def follow() -> None:
+        # As in the supervisor, the threads that look are there from the start.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        await asyncio.to_thread(threads)
         seen, before = changes(lambda: (late, tmp_path / "interlock.toml")), threads()
         await anext(seen)
         for change in (lambda: late.parent.mkdir(), lambda: late.write_text("a = 1")):

@@ -126,3 +126,22 @@ def test_the_claims_of_one_worker_cost_little_whatever_they_are(
     assert below(GONE, claims) == ()
     assert len(reads) <= 2 * len(set(reads))
     assert below(os.getppid(), claims) == tuple(claims)
+
+
+def test_a_measurement_that_is_over_and_not_taken_in_yet_stops_nobody() -> None:
+    """To wait for it gives way to nobody: the loop went round for ever, and the supervisor hung."""
+
+    async def story() -> None:
+        sampler = Sampler(lambda roots: {name: Usage(resident=1) for name in roots})
+        over: asyncio.Future[dict[str, Usage]] = asyncio.get_running_loop().create_future()
+
+        def done(_: asyncio.Future[dict[str, Usage]]) -> None:
+            sampler._running = None
+
+        over.add_done_callback(done)
+        sampler._running = over
+        over.set_result({})
+        await sampler.measure({"x": GONE})
+        assert sampler.load("x", GONE) == Load(1, 0.0)
+
+    asyncio.run(story())

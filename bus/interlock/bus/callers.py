@@ -57,7 +57,7 @@ class Callers:
         self._connections: dict[bytes, Connection] = {}
         self._look_at = FIRST_LOOK
         self._looked = -AGAIN
-        self._refused: OrderedDict[tuple[bytes, str], InterlockError] = OrderedDict()
+        self._refused: OrderedDict[tuple[bytes, str], tuple[str, str]] = OrderedDict()
 
     def __len__(self) -> int:
         """How many connections there are, some of them gone."""
@@ -96,14 +96,16 @@ class Callers:
         """Remember why a ticket was not opened: its calls may be on their way already."""
         if len(ticket) > _LONGEST_ID:
             return
-        self._refused[identity, ticket] = error
+        self._refused[identity, ticket] = (error.code, error.message)
         self._refused.move_to_end((identity, ticket))
         if len(self._refused) > MAX_REFUSED:
             self._refused.popitem(last=False)
 
     def why_not(self, identity: bytes, ticket: str) -> InterlockError:
         """Why there is no such ticket open on that connection."""
-        return self._refused.get((identity, ticket)) or TicketError("not_open")
+        known = self._refused.get((identity, ticket))
+        # A new one each time: an error that is raised keeps what the frames on its way hold.
+        return InterlockError(known[1], code=known[0]) if known else TicketError("not_open")
 
     def _look(self, now: float) -> None:
         """Drop who is gone, at a cost that is small beside that of all who came since."""

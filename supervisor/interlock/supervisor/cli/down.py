@@ -93,7 +93,7 @@ def _left_nothing(home: Home, below: Sequence[Child]) -> list[str] | None:
                         for victim in (one, *procfs.descendants(one.pid)):
                             procfs.kill(victim)
                 time.sleep(_LOOK)
-            home.clear_run()
+            home.remove_run()
             home.connection_file.unlink(missing_ok=True)
     except AlreadyRunningError:
         return None  # the next one is there already, and swept before it began

@@ -34,7 +34,7 @@ MAX_NAMES: Final = 2_000
 MAX_COMPARED: Final = 50_000
 """Comparisons of patterns that are about no single source; after that many the rest is right."""
 MAX_SHOWN: Final = 100
-_WILD: Final = re.compile(r"[*?\[]")
+_WILD: Final = re.compile(r"[*?]")
 _OWN: Final = re.compile(r"[/:]|__")
 
 _KINDS: Final = frozenset({"mcp", "cli", "core", *QUIET_KINDS})

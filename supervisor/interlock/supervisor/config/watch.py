@@ -34,13 +34,13 @@ async def changes(files: Callable[[], Iterable[Path]]) -> AsyncGenerator[None, N
     Who reads them each time misses nothing: what is told of is looked at before it is read.
     Only content counts: a new file with the same bytes may yield, an untouched file never does.
     """
-    # A look costs less than a microsecond a file. To be told by the system would take a thread for
-    # each change of what is watched; the library for that ends the process that gets none.
-    seen = _prints(files())
+    # To be told by the system would take a new thread for each change of what is watched; the
+    # library for that ends the process that gets none.
+    seen = await _look(files)
     yield
     while True:
         await asyncio.sleep(LOOK)
-        now = _prints(files())
+        now = await _look(files)
         if now != seen:
             now = await _settled(files, seen, now)
             changed = now != seen
@@ -57,7 +57,7 @@ async def _settled(
     began = changed = loop.time()
     while loop.time() - began < RESTLESS:
         await asyncio.sleep(SETTLE)
-        before, now = now, _prints(files())
+        before, now = now, await _look(files)
         if before != now:
             changed = loop.time()
         elif loop.time() - changed >= (LESS if lost_much(seen, now) else SETTLE):
@@ -68,6 +68,11 @@ async def _settled(
 def lost_much(before: Mapping[Path, Print], now: Mapping[Path, Print]) -> bool:
     """Tell whether a file is gone, is empty or holds less than half of what it held."""
     return any(file not in now or now[file].size * 2 < seen.size for file, seen in before.items())
+
+
+async def _look(files: Callable[[], Iterable[Path]]) -> dict[Path, Print]:
+    # In a thread: a file may be on a disk far away that does not answer.
+    return await asyncio.to_thread(_prints, tuple(files()))
 
 
 def _prints(files: Iterable[Path]) -> dict[Path, Print]:

@@ -329,6 +329,7 @@ class Journal:
                         reader, thread.join, self._bounds.close
                     )
             reader.shutdown(wait=False, cancel_futures=True)
+        self._looking.close()
 
     # --- in the writer's thread ---
 

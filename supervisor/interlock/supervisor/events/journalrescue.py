@@ -26,15 +26,25 @@ class Look:
         self._seen: tuple[int, int, int] | None = None
         self._writes = -1
         self._unsure = False
+        self._descriptors: dict[int, int] = {}
+        """By inode. To close one gives up every lock that this process has on that file, those of
+        SQLite too, so they stay open until `close`."""
+
+    def close(self) -> None:
+        """Look no more; to be called when no connection is open any more. Twice is harmless."""
+        while self._descriptors:
+            os.close(self._descriptors.popitem()[1])
 
     def doubtful(self, writes: int) -> bool:
         """Whether the file should be read through; `writes` counts the owner's own writes."""
         try:
             found = os.stat(self._path)
-            with self._path.open("rb") as file:
-                begin = file.read(len(_MAGIC))
-        except OSError:
-            return False  # a file that is gone is another matter
+            if found.st_ino not in self._descriptors:
+                opened = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+                self._descriptors[os.fstat(opened).st_ino] = opened
+            begin = os.pread(self._descriptors[found.st_ino], len(_MAGIC), 0)
+        except (OSError, KeyError):
+            return False  # a file that is gone, or exchanged at this moment, is another matter
         now = (found.st_ino, found.st_size, found.st_mtime_ns)
         if self._seen is not None and now != self._seen:
             self._unsure = True
@@ -47,15 +57,13 @@ class Look:
 
 def is_whole(path: Path) -> bool:
     """Whether a fresh reader can use the file with its log; of a large one its beginning counts."""
+    # Through SQLite alone: to open and close the file beside it would give up its locks.
     try:
-        with path.open("rb") as file:
-            begin = file.read(len(_MAGIC))
-        if begin and begin != _MAGIC:
-            return False
-        if path.stat().st_size > CHECKED_BYTES:
-            return True
         name = f"{path.absolute().as_uri()}?mode=ro"
         with contextlib.closing(sqlite3.connect(name, uri=True, timeout=2.0)) as connection:
+            if path.stat().st_size > CHECKED_BYTES:
+                connection.execute("PRAGMA schema_version").fetchone()
+                return True
             return bool(connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok")
     except sqlite3.OperationalError:
         return True  # locked, or no permission: that says nothing about the content

@@ -61,7 +61,9 @@ class Sampler:
                     if self._running is None:
                         self._running = self._begin(wanted)
                     await asyncio.shield(self._running)
-        except (TimeoutError, RuntimeError):  # or the system has no thread left
+                    # To wait for what is over gives way to nobody, and `done` may not have run yet.
+                    await asyncio.sleep(0)
+        except (TimeoutError, OSError, RuntimeError):  # or the system has no thread left
             return
 
     def load(self, name: str, pid: int) -> Load:

@@ -12,7 +12,10 @@ _BLANK: Final = "".join(map(chr, range(0x21)))
 """Characters that programs ignore around an address."""
 _HEAD: Final = 200
 """Characters in which the scheme of an address ends."""
-_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]{1,40}(?=:[/\\])|file(?=:)", re.IGNORECASE)
+_SCHEME: Final = re.compile(
+    r"[a-z][a-z0-9+.-]{1,40}(?=:[/\\])|(?:file|https?|wss?|ftp)(?=:)", re.IGNORECASE
+)
+"""Programs take addresses of the usual schemes without any slash, too."""
 _PARTS: Final = re.compile(r"([^/?#]*)([^?#]*)(.*)", re.DOTALL)
 _PARTS_END: Final = re.compile(r"[?#]")
 _PORTS: Final = {"http": "80", "ws": "80", "https": "443", "wss": "443", "ftp": "21"}
@@ -34,10 +37,10 @@ def without_detours(text: str) -> str:
 def is_address(text: str) -> bool:
     """Whether a program may take the text for an address, in which `%41` means `A`.
 
-    >>> is_address("file:x"), is_address(" https:/x"), is_address("C:/x"), is_address("/tmp/x")
-    (True, True, False, False)
+    >>> is_address("file:x"), is_address(" " * 300 + "https:x"), is_address("C:/x")
+    (True, True, False)
     """
-    return _SCHEME.match(_cleaned(text[:_HEAD])) is not None
+    return _SCHEME.match(_cleaned(text.lstrip(_BLANK)[:_HEAD])) is not None
 
 
 def unescaped(text: str) -> str:
@@ -58,6 +61,8 @@ def meanings(text: str) -> frozenset[str]:
     True
     >>> sorted(meanings("https:/me@a.example.:443?x"))
     ['https://a.example/?x']
+    >>> sorted(meanings("https:a.example/x"))
+    ['https://a.example/x']
     """
     if not is_address(text):
         return frozenset()
