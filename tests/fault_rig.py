@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -97,6 +98,7 @@ class FaultRig:
         # The first message that a process sends without copying costs it some descriptors for
         # good; here each of them sends one before anybody counts.
         assert outcomes(list(self.interlock.client.turn(LARGE_TURN))) == ["ok"]
+        self.interlock.client.turns()  # SQLite keeps its descriptor for whoever reads next
         self._traffic = Traffic(self.interlock.home.path)
         until(lambda: self._traffic.turns >= 3, what="three turns")
         return self
@@ -187,6 +189,12 @@ def _brief(item: dict[str, Any]) -> str:
     """What an item of a turn that failed says, short enough for the report of a test run."""
     told = (item.get(key) for key in ("outcome", "code", "message", "content"))
     return " ".join([item["type"], *(str(one)[:200] for one in told if one)])
+
+
+@cache
+def descriptors_at_first(interlock: Supervised) -> int:
+    """Descriptors of a supervisor before the first test that harms it; none later may add one."""
+    return interlock.descriptors()
 
 
 def descriptors_of(pid: int) -> int:

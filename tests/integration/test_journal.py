@@ -310,6 +310,29 @@ def test_damage_while_running_is_survived(tmp_path: Path) -> None:
     run(story)
 
 
+def test_what_is_overwritten_right_after_the_open_is_seen_by_the_first_looks(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "j.sqlite3"
+
+    async def fill() -> None:
+        async with journal(path) as (made, _, _):
+            for n in range(50):
+                await made.accept_turn(row(f"t{n}", text="x" * 2000))
+
+    async def story() -> None:
+        async with journal(path) as (made, notices, _):
+            with path.open("r+b") as file:
+                file.seek(16_384)
+                file.write(b"\xa5" * (os.fstat(file.fileno()).st_size - 16_384))
+            made.look()
+            made.look()
+            await notices.until("journal_damaged")
+
+    run(fill)
+    run(story)
+
+
 def test_old_turns_go_and_the_newest_stay(tmp_path: Path) -> None:
     async def story() -> None:
         bounds = JournalBounds(turns=5, calls=3, prune_every=1, linger=0.0)

@@ -147,3 +147,16 @@ def test_what_the_synchronous_client_imports_is_light(module: str) -> None:
         "assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-P", "-c", script], check=True, timeout=30)
+
+
+def test_the_first_large_message_opens_nothing_for_good() -> None:
+    """What pyzmq needs for uncopied frames is there before anybody counts descriptors."""
+    script = (
+        "import os, zmq\n"
+        "from interlock.bus.socket import shares_memory\n"
+        "assert shares_memory()\n"
+        "before = len(os.listdir('/proc/self/fd'))\n"
+        "zmq.Frame(bytes(1 << 20), copy=False)\n"
+        "assert len(os.listdir('/proc/self/fd')) == before\n"
+    )
+    subprocess.run([sys.executable, "-P", "-c", script], check=True, timeout=30)

@@ -143,10 +143,13 @@ class Journal:
         self._thread.start()
         try:
             async with asyncio.timeout(self._bounds.read):
-                return await opened
+                left = await opened
         except TimeoutError:
             self._trouble(JournalError("The disk of the journal does not answer."))
             return ()
+        # What somebody writes before the first look would else pass for the file as it was.
+        self._looking.doubtful(self._writes)
+        return left
 
     # --- in the event loop ---
 
