@@ -28,6 +28,9 @@ class Asking:
         self.base = timing(**times) + DIRECT_AGENT + rogue_toml("x")
         self.interlock = Supervised(folder, self.base + policy)
         self._threads = ThreadPoolExecutor(8)
+        self.begun = 0
+        """The mark in the events at which the story under way began."""
+        self._before: set[str] = set()
 
     def __enter__(self) -> Self:
         self.interlock.__enter__()
@@ -62,9 +65,26 @@ class Asking:
         """Call what asks from another terminal."""
         return self.start(lambda client: client.call("mcp:x/echo", arguments, **options))
 
+    def begin(self) -> None:
+        """What happened so far is another story: nobody waits, and all of its calls are counted."""
+        for name in ("agent:main", "mcp:x"):
+            self.interlock.wait_state(name, "READY")
+        place = self.interlock.mark()
+        assert self.client.call("mcp:x/pid").ok
+        # Reports come in order, so those of all calls before this one are there with its own.
+        self.interlock.wait_event("tool.completed", "mcp:x", after=place)
+        assert self.client.approvals()["approvals"] == [] and self.interlock.attention() == []
+        self.begun = self.interlock.mark()
+        self._before = {row["id"] for row in self.client.approvals(1000)["past"]}
+
+    def past(self) -> list[dict[str, Any]]:
+        """The approvals of this story that have ended, the last one first."""
+        rows = self.client.approvals(1000)["past"]
+        return [row for row in rows if row["id"] not in self._before]
+
     def requested(self, after: int = 0) -> dict[str, Any]:
         """The next approval that waits, as its event tells."""
-        return self.interlock.wait_event("approval.requested", after=after)
+        return self.interlock.wait_event("approval.requested", after=after or self.begun)
 
     def resolved(self, id_: str, **fields: Any) -> dict[str, Any]:
         """How an approval ended, as its event tells."""
