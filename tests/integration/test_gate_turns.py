@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from fault_rig import until
 from supervised import DIRECT_AGENT, Supervised, server_toml, timing
 from tool_lists import CODE_HOST, LISTS, NOTEBOOKS
 
@@ -21,7 +22,8 @@ GITHUB, NOTEBOOKLM = "mcp:github", "mcp:notebooklm"
 
 
 def listing(name: str, tools: str, *more: str, **settings: Any) -> str:
-    return server_toml(name, sys.executable, SERVER, tools, *more, **settings)
+    # Without `site`, which costs such a small program most of its start.
+    return server_toml(name, sys.executable, "-S", SERVER, tools, *more, **settings)
 
 
 CONFIG = (
@@ -143,34 +145,49 @@ def test_what_the_gate_withholds_is_reached_by_its_name(interlock: Supervised) -
     assert outcomes == ["ok", "ok"]
 
 
-@pytest.mark.timeout(300)
-def test_the_order_in_which_servers_connect_does_not_show(tmp_path: Path) -> None:
-    names = {"github": "code_host", "notebooklm": "notebooks", "times": "calendars", "x": "risky"}
-    agent = '[agents.talker]\nmodel = ""\ndescription = "Keeps GitHub issues and my calendar"\n'
+ORDERED = {"github": "code_host", "notebooklm": "notebooks", "times": "calendars", "x": "risky"}
+WORKS = '[agents.talker]\nmodel = ""\ndescription = "Keeps GitHub issues and my calendar"\n'
+ORDERS, STARTS = 20, 3
+"""Random orders, and how many of them are those of a supervisor that has just started."""
+
+
+def seen_in_order(interlock: Supervised, order: list[str], chance: random.Random) -> bytes:
+    """What a turn and `tools` are told once the servers are ready, one after the other."""
+    tables: list[str] = []
+    for name in order:
+        # Their tables stand in another order, too.
+        tables.insert(chance.randint(0, len(tables)), listing(name, ORDERED[name]))
+        place = interlock.mark()
+        interlock.config.write_text(timing() + WORKS + "".join(tables))
+        interlock.client.reload()
+        interlock.wait_event("worker.ready", f"mcp:{name}", place)
+    client = interlock.client
     text = "Open issues, flashcards, a calendar: mcp:github mcp:notebooklm mcp:times mcp:x"
+    offer = client.request(messages.ToolsGet, text=text, agent="talker")
+    assert servers(offer) == sorted(f"mcp:{name}" for name in ORDERED)
+    assert offer["capabilities"][0]["source"] == GITHUB  # what the agent says it works with
+    return msgspec.json.encode([offer, client.why(text, "talker"), client.tools()])
+
+
+def forget(interlock: Supervised) -> None:
+    """Take all servers away, so that the next ones are new to the supervisor."""
+    interlock.config.write_text(timing() + WORKS)
+    interlock.client.reload()
+    until(lambda: {row["kind"] for row in interlock.client.status()["workers"]}.isdisjoint({"mcp"}))
+
+
+@pytest.mark.timeout(120)
+def test_the_order_in_which_servers_connect_does_not_show(tmp_path: Path) -> None:
     chance = random.Random(7)
+    orders = [chance.sample(sorted(ORDERED), len(ORDERED)) for _ in range(ORDERS)]
+    assert len(set(map(tuple, orders))) > ORDERS // 2
     seen: set[bytes] = set()
-    interlock = Supervised(tmp_path, "")
-    for _ in range(20):
-        order = chance.sample(sorted(names), len(names))
-        # Their tables stand in another order, too, and each is ready at another moment.
-        tables = [listing(name, names[name], str(0.15 * place)) for place, name in enumerate(order)]
-        chance.shuffle(tables)
-        interlock.config.write_text(timing() + agent + "".join(tables))
-        interlock.start()
-        try:
-            for name in ("agent:talker", "core:basics", *(f"mcp:{name}" for name in order)):
+    for start in range(STARTS):
+        with Supervised(tmp_path, timing() + WORKS) as interlock:
+            for name in ("agent:talker", "core:basics"):
                 interlock.wait_state(name, "READY")
-            client = interlock.client
-            offer = client.request(messages.ToolsGet, text=text, agent="talker")
-            why = client.why(text, "talker")
-            everything = client.tools()
-            assert servers(offer) == sorted(f"mcp:{name}" for name in names)
-            assert offer["capabilities"][0]["source"] == GITHUB  # what the agent says it works with
-            seen.add(msgspec.json.encode([offer, why, everything]))
-        finally:
-            assert interlock.stop() == 0
-            interlock.client.close()
-    interlock.assert_nothing_left()
+            for order in orders[start::STARTS]:
+                seen.add(seen_in_order(interlock, order, chance))
+                forget(interlock)
     assert len(seen) == 1
     assert sum(map(len, LISTS.values())) > 50
