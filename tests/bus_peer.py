@@ -25,11 +25,12 @@ from interlock.bus.codec import (
     encode,
     encoding_of,
 )
-from interlock.bus.endpoints import ConnectionInfo, Home, endpoint, write_connection
+from interlock.bus.endpoints import ConnectionInfo, Home, HomeLock, endpoint, write_connection
 from interlock.bus.errors import MalformedError, TicketError
 from interlock.bus.events import Event, WorkerReady, WorkerStarting
 from interlock.bus.records import Target
 from interlock.bus.tickets import TicketClaims, mint, verify
+from interlock.supervisor.home.runfolders import undisturbed
 
 T = TypeVar("T")
 WORKER = "mcp:test"
@@ -42,6 +43,11 @@ class Peer:
 
     def __init__(self, path: Path, pid: int | None = None) -> None:
         self.home = Home(path)
+        self.home.make()
+        self._lock: HomeLock | None = None
+        if pid is None:  # else the process that it pretends to be has none either
+            with undisturbed(self.home):  # without it, others that start sweep the sockets away
+                self._lock = HomeLock(self.home)
         self.home.prepare()
         self.pid = os.getpid() if pid is None else pid
         self.epoch = "epoch-1"
@@ -91,6 +97,8 @@ class Peer:
         if self._thread.is_alive():
             self.do(stop)
         self._thread.join(10)
+        if self._lock is not None:
+            self._lock.close()
         if self._failure is not None:
             raise self._failure
 

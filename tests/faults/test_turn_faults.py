@@ -29,6 +29,7 @@ from interlock.bus.client import Client
 from interlock.bus.watching import new_turn_id
 
 OTHER = '[agents.other]\nmodel = "direct"\n'
+SLEEP = "mcp:bad/sleep"
 FOREVER = 'mcp:bad/echo {"a": 1}\nmcp:bad/sleep {"seconds": 600}'
 
 
@@ -83,6 +84,7 @@ def test_an_agent_killed_in_a_turn_ends_it_for_everybody(interlock: Supervised) 
         turn = first.items[0]["turn"]
         second = Watching(interlock, turn, offset=2)
         second.until("tool.result")
+        interlock.wait_event("tool.started", "mcp:bad", place, turn=turn, capability=SLEEP)
         os.kill(interlock.worker("agent:other")["pid"], signal.SIGKILL)
         assert (end := first.join()[-1])["type"] == "turn.failed" and end["code"] == "agent_died"
         assert second.join()[-1] == end

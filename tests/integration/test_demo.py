@@ -85,6 +85,46 @@ def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, number: signal.Signa
     assert not list(tmp_path.iterdir())
 
 
+AT_A_FORK = "os.register_at_fork(after_in_parent=interrupt)"
+AS_MEMORY_IS_FREED = """
+class Dying:
+    def __del__(self):
+        interrupt()
+
+def repository(folder, make=run.make_repository):
+    Dying()
+    return make(folder)
+
+run.make_repository = repository
+"""
+
+
+@pytest.mark.parametrize("moment", [AT_A_FORK, AS_MEMORY_IS_FREED])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_where_python_only_prints_errors(
+    tmp_path: Path, moment: str, number: signal.Signals
+) -> None:
+    program = (
+        "import os\n"
+        "from interlock.supervisor.cli import main\n"
+        "from interlock.supervisor.demo import run\n"
+        f"interrupt = lambda: os.kill(os.getpid(), {int(number)})\n"
+        f"{moment}\n"
+        "main(['demo'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert done.returncode == 130, done
+    assert not any(word in done.stderr for word in ("Traceback", "Exception ignored"))
+    assert "READY" not in done.stdout
+    assert not list(tmp_path.iterdir())
+
+
 def test_without_the_extra_one_sentence_says_so() -> None:
     program = (
         "import sys\n"

@@ -7,6 +7,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,7 @@ import platformdirs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from supervised import PATIENCE
 
 from interlock.bus import endpoints
 from interlock.bus.endpoints import (
@@ -30,7 +32,7 @@ from interlock.bus.endpoints import (
     write_connection,
 )
 from interlock.bus.errors import AlreadyRunningError, ConfigError, NoSupervisorError
-from interlock.supervisor.home.runfolders import sweep_run_folders
+from interlock.supervisor.home.runfolders import sweep_run_folders, undisturbed
 
 INFO = ConnectionInfo(
     version="1.2",
@@ -130,6 +132,27 @@ def test_short_run_folders_without_a_supervisor_are_swept(
     left = {own.run.name, running.run.name, "young", "unknown", "lying"}
     assert {folder.name for folder in base.iterdir()} == left
     assert not Home(Path("/h")).run_is_elsewhere
+
+
+def test_a_home_that_is_about_to_be_locked_is_not_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = tmp_path / "short"
+    monkeypatch.setattr(endpoints, "_fallback_base", lambda: base)
+    own, starting = Home(tmp_path / ("o" * 90)), Home(tmp_path / ("s" * 90))
+    for home in (own, starting):
+        home.prepare()
+    sweeping = threading.Thread(target=sweep_run_folders, args=(own,))
+    with undisturbed(starting):
+        sweeping.start()
+        sweeping.join(0.2)
+        assert sweeping.is_alive() and (starting.run / "data").exists()
+        lock = HomeLock(starting)
+    sweeping.join(PATIENCE)
+    assert (starting.run / "data").exists()
+    lock.close()
+    sweep_run_folders(own)
+    assert not starting.run.exists()
 
 
 def test_socket_paths_fit() -> None:

@@ -127,21 +127,30 @@ class Home:
         digest = sha256(os.fsencode(self.path)).hexdigest()[:12]
         return _fallback_base() / digest
 
-    def prepare(self) -> None:
-        """Create the home and its folders, readable by their owner alone.
+    def make(self) -> None:
+        """Create the home and its folders but for that of the sockets, which needs the lock.
 
-        Raises `ConfigError` if a folder belongs to somebody else, is a symbolic link where that is
-        dangerous, or cannot be made.
+        Raises `ConfigError` as `prepare` does.
         """
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(_cannot_make(self.path, error)) from None
         _check_folder(self.path, links=True)
-        run = self.run
+        for folder in (self.logs, self.results):
+            _private_folder(folder)
         if self.run_is_elsewhere:
-            _private_folder(run.parent)
-        for folder in (self.logs, self.results, run, run / "data"):
+            _private_folder(self.run.parent)
+
+    def prepare(self) -> None:
+        """Create the home and all its folders, readable by their owner alone.
+
+        Raises `ConfigError` if a folder belongs to somebody else, is a symbolic link where that is
+        dangerous, or cannot be made.
+        """
+        self.make()
+        run = self.run
+        for folder in (run, run / "data"):
             _private_folder(folder)
         if self.run_is_elsewhere:
             with contextlib.suppress(OSError):  # only a later start looks for it, to clean up

@@ -26,7 +26,7 @@ from interlock.supervisor.config.model import Loaded
 from interlock.supervisor.config.read import load
 from interlock.supervisor.config.reading import Reading
 from interlock.supervisor.config.workspace import places
-from interlock.supervisor.home.runfolders import sweep_run_folders
+from interlock.supervisor.home.runfolders import sweep_run_folders, undisturbed
 from interlock.supervisor.reload import Loader
 from interlock.supervisor.runtime import Supervisor
 from interlock.supervisor.spawn.files import raise_limit
@@ -60,14 +60,16 @@ def run_supervisor(
     """
     try:
         home = Home(Path(os.path.abspath(path)))
-        home.prepare()
-        with HomeLock(home) as lock:
+        home.make()
+        with undisturbed(home):
+            lock = HomeLock(home)
+        with lock:
             loader = _loader(home, config, workspace)
             _check_places(home, workspace, config)
             loaded = loader(None)
             sweep_recorded(home.processes)
             home.clear_run()
-            home.prepare()  # again: the last one may have taken a folder of sockets elsewhere along
+            home.prepare()
             sweep_run_folders(home)
             _set_title(home)
             raise_limit()

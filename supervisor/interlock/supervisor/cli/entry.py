@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
+_MOMENT = 0.01
+"""Seconds after which an interrupt that was only printed comes again."""
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and end the process with its exit code; nothing else runs in it after."""
     code = INTERRUPTED
@@ -39,10 +43,23 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _on_ignored(unraisable: sys.UnraisableHookArgs) -> None:
-    """Do not lose an interrupt that came where Python only prints errors."""
+    """Let an interrupt that came where Python only prints errors come again, a moment later.
+
+    A command that has something to clean up does so then; any other one ends at once.
+    """
     if issubclass(unraisable.exc_type, KeyboardInterrupt):
-        os._exit(INTERRUPTED)
+        import signal
+
+        signal.signal(signal.SIGALRM, _again)
+        signal.setitimer(signal.ITIMER_REAL, _MOMENT)
+        return
     sys.__unraisablehook__(unraisable)
+
+
+def _again(_number: int, _frame: object) -> None:
+    import _thread
+
+    _thread.interrupt_main()  # does what Ctrl-C does by now
 
 
 def _on_uncaught(

@@ -118,7 +118,7 @@ class _Progress:
 
 
 def _detach(home: Home, config: Path | None, as_json: bool) -> int:
-    home.prepare()
+    home.make()
     command = [sys.executable, "-P", "-m", "interlock.supervisor.run", "--home", str(home.path)]
     command += ["--workspace", str(Path.cwd())]
     if config is not None:

@@ -32,14 +32,22 @@ def changing(path: Path) -> Iterator[None]:
     except OSError as error:
         raise ConfigError(f"{lock} cannot be made: {error.strerror}.") from error
     try:
-        until = time.monotonic() + PATIENCE
-        while not _taken(descriptor):
-            if time.monotonic() > until:
-                raise ConfigError(f"Another program is changing {path}; try again when it is done.")
-            time.sleep(_LOOK)
+        take(descriptor, path)
         yield
     finally:
         os.close(descriptor)
+
+
+def take(descriptor: int, path: Path) -> None:
+    """Lock an open file or folder; raises ConfigError if somebody else holds it for ten seconds.
+
+    `path` is what the sentence names.
+    """
+    until = time.monotonic() + PATIENCE
+    while not _taken(descriptor):
+        if time.monotonic() > until:
+            raise ConfigError(f"Another program is changing {path}; try again when it is done.")
+        time.sleep(_LOOK)
 
 
 def replace(path: Path, data: bytes) -> None:

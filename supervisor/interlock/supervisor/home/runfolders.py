@@ -5,16 +5,36 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from interlock.bus.endpoints import Home, HomeLock
 from interlock.bus.errors import InterlockError
+from interlock.supervisor.home.locking import take
 
 LONGEST: Final = 0.5
 """Seconds that one start gives to it; each start removes some, so their number goes down."""
 YOUNG: Final = 600.0
 """Seconds for which a folder that does not say whose it is may belong to one that starts now."""
+
+
+@contextlib.contextmanager
+def undisturbed(home: Home) -> Iterator[None]:
+    """Let nobody sweep such folders while this one gets its lock; returns at once for others.
+
+    The home must be made. Raises ConfigError if somebody sweeps for ten seconds, and OSError.
+    """
+    if not home.run_is_elsewhere:
+        yield
+        return
+    base = home.run.parent
+    descriptor = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        take(descriptor, base)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def sweep_run_folders(own: Home) -> None:
@@ -29,7 +49,7 @@ def sweep_run_folders(own: Home) -> None:
         if time.monotonic() > until:
             return
         if folder != own.run:
-            with contextlib.suppress(OSError, InterlockError):
+            with contextlib.suppress(OSError, InterlockError), undisturbed(own):
                 _look(folder)
 
 
@@ -50,7 +70,7 @@ def _look(folder: Path) -> None:
         if os.listdir(folder) == ["data"] and time.time() - folder.stat().st_mtime > YOUNG:
             for part in (folder / "data", folder):
                 part.rmdir()
-    elif not home.lock_file.exists():
+    elif not home.path.exists():
         home.remove_run()
     else:
         with HomeLock(home):

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 from interlock.bus import procfs
@@ -20,6 +21,8 @@ START: Final = 20.0
 """Seconds until the api has to answer."""
 STOP: Final = 25.0
 """Seconds that an orderly stop may take; it is bounded by 20 in the supervisor."""
+INTERRUPTS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that end what runs in a temporary home, all in the same way."""
 _LOOK: Final = 0.02
 _TAIL: Final = 2000
 
@@ -98,16 +101,17 @@ class TemporaryInterlock:
         errors = (self.folder / "up.log").open("wb")
         with errors:
             self.started_at = time.monotonic()
-            self._process = subprocess.Popen(
-                [*_SUPERVISOR, "--home", str(self.home), "--config", str(self._config)],
-                cwd=self.folder,
-                env=self.environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=errors,
-                stderr=errors,
-                start_new_session=True,
-                preexec_fn=_end_with_parent,
-            )
+            with interrupted_later():  # `stop` has to know of the process
+                self._process = subprocess.Popen(
+                    [*_SUPERVISOR, "--home", str(self.home), "--config", str(self._config)],
+                    cwd=self.folder,
+                    env=self.environment(),
+                    stdin=subprocess.DEVNULL,
+                    stdout=errors,
+                    stderr=errors,
+                    start_new_session=True,
+                    preexec_fn=_end_with_parent,
+                )
         deadline = time.monotonic() + START
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
@@ -156,6 +160,24 @@ def uninterrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, previous)
+
+
+@contextlib.contextmanager
+def interrupted_later() -> Iterator[None]:
+    """Let what would interrupt the block, which must be short, interrupt what comes after it."""
+    came: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+
+    previous = {number: signal.signal(number, note) for number in INTERRUPTS}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    for held in came:
+        signal.raise_signal(held)
 
 
 def toml_text(value: object) -> str:
