@@ -108,67 +108,69 @@ def test_descriptors_do_not_grow_with_restarts(interlock: Supervised) -> None:
     assert len(list((interlock.home.run / "data").iterdir())) == 3
 
 
-def test_a_missing_program_fails_its_worker_at_once_and_says_what_to_do(tmp_path: Path) -> None:
-    config = timing() + server_toml("gone", "/no/such/program") + rogue_toml("x")
-    with Supervised(tmp_path, config) as interlock:
-        failed = interlock.wait_state("mcp:gone", "FAILED")
-        assert "command not found: /no/such/program" in failed["reason"]
-        assert failed["generation"] == 1
-        rows = interlock.attention("mcp:gone")
-        assert rows[0]["code"] == "command_not_found" and rows[0]["fix"]
-        interlock.wait_state("mcp:x", "READY")
-        assert interlock.client.control("start", "mcp:gone")["state"] == "FAILED"
-
-
-def test_a_crash_loop_ends_in_failed_and_a_mute_server_in_its_own_time(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def sick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervised]:
+    """A supervisor of servers that each have a trouble of their own, one test for each."""
     config = (
         timing(failures=3)
+        + rogue_toml("well")
+        + server_toml("gone", "/no/such/program")
         + rogue_toml("loop", "exit_at_start")
         + rogue_toml("mute", "mute_init", init_timeout=0.5)
+        + rogue_toml("large", limits={"memory": "1MiB"})
+        + rogue_toml("stuck", "mute_init", "ignore_end")
+        + rogue_toml("off", enabled=False)
+        + rogue_toml("broken", "no_schema")
     )
-    with Supervised(tmp_path, config) as interlock:
-        failed = interlock.wait_event("worker.failed", "mcp:loop")
-        assert failed["generation"] == 4 and "4 failures" in failed["reason"]
-        assert interlock.attention("mcp:loop")
-        place = interlock.mark()
-        assert interlock.client.control("restart", "mcp:loop")["generation"] == 5
-        interlock.wait_event("worker.starting", "mcp:loop", place)
-        assert "0.5 s" in interlock.wait_event("worker.backoff", "mcp:mute")["reason"]
+    with Supervised(tmp_path_factory.mktemp("sick"), config) as running:
+        yield running
 
 
-def test_a_worker_over_its_memory_is_restarted_with_that_reason(tmp_path: Path) -> None:
-    config = timing() + rogue_toml("x", limits={"memory": "1MiB"})
-    with Supervised(tmp_path, config) as interlock:
-        event = interlock.wait_event("worker.backoff", "mcp:x")
-        assert event["reason"].startswith("used ") and "its limit is 1 MiB" in event["reason"]
+def test_a_missing_program_fails_its_worker_at_once_and_says_what_to_do(sick: Supervised) -> None:
+    failed = sick.wait_state("mcp:gone", "FAILED")
+    assert "command not found: /no/such/program" in failed["reason"]
+    assert failed["generation"] == 1
+    rows = sick.attention("mcp:gone")
+    assert rows[0]["code"] == "command_not_found" and rows[0]["fix"]
+    sick.wait_state("mcp:well", "READY")
+    assert sick.client.control("start", "mcp:gone")["state"] == "FAILED"
 
 
-def test_a_stop_during_the_start(tmp_path: Path) -> None:
-    config = timing() + rogue_toml("x", "mute_init", "ignore_end")
-    with Supervised(tmp_path, config) as interlock:
-        interlock.wait_event("worker.initializing", "mcp:x")
-        assert interlock.client.control("stop", "mcp:x")["state"] == "STOPPED"
-        place = interlock.mark()
-        interlock.client.request(messages.Reload)
-        with pytest.raises(AssertionError):
-            interlock.wait_event("worker.starting", "mcp:x", place, patience=0.5)
+def test_a_crash_loop_ends_in_failed_and_a_mute_server_in_its_own_time(sick: Supervised) -> None:
+    failed = sick.wait_event("worker.failed", "mcp:loop")
+    assert failed["generation"] == 4 and "4 failures" in failed["reason"]
+    assert sick.attention("mcp:loop")
+    place = sick.mark()
+    assert sick.client.control("restart", "mcp:loop")["generation"] == 5
+    sick.wait_event("worker.starting", "mcp:loop", place)
+    assert "0.5 s" in sick.wait_event("worker.backoff", "mcp:mute")["reason"]
 
 
-def test_a_disabled_server_is_not_started_by_hand(tmp_path: Path) -> None:
-    config = timing() + rogue_toml("x", enabled=False)
-    with Supervised(tmp_path, config) as interlock:
-        assert interlock.worker("mcp:x")["state"] == "STOPPED"
-        with pytest.raises(InterlockError, match="disabled"):
-            interlock.client.control("start", "mcp:x")
+def test_a_worker_over_its_memory_is_restarted_with_that_reason(sick: Supervised) -> None:
+    event = sick.wait_event("worker.backoff", "mcp:large")
+    assert event["reason"].startswith("used ") and "its limit is 1 MiB" in event["reason"]
 
 
-def test_a_broken_tool_is_left_out_alone_and_named(tmp_path: Path) -> None:
-    config = timing() + rogue_toml("x", "no_schema")
-    with Supervised(tmp_path, config) as interlock:
-        assert interlock.wait_state("mcp:x", "READY")["tools"] > 10
-        rows = interlock.attention("mcp:x")
-        assert rows and {row["code"] for row in rows} == {"tool_schema"}
-        assert all(row["subject"] and row["fix"] for row in rows)
+def test_a_stop_during_the_start(sick: Supervised) -> None:
+    sick.wait_event("worker.initializing", "mcp:stuck")
+    assert sick.client.control("stop", "mcp:stuck")["state"] == "STOPPED"
+    place = sick.mark()
+    sick.client.request(messages.Reload)
+    with pytest.raises(AssertionError):
+        sick.wait_event("worker.starting", "mcp:stuck", place, patience=0.5)
+
+
+def test_a_disabled_server_is_not_started_by_hand(sick: Supervised) -> None:
+    assert sick.worker("mcp:off")["state"] == "STOPPED"
+    with pytest.raises(InterlockError, match="disabled"):
+        sick.client.control("start", "mcp:off")
+
+
+def test_a_broken_tool_is_left_out_alone_and_named(sick: Supervised) -> None:
+    assert sick.wait_state("mcp:broken", "READY")["tools"] > 10
+    rows = sick.attention("mcp:broken")
+    assert rows and {row["code"] for row in rows} == {"tool_schema"}
+    assert all(row["subject"] and row["fix"] for row in rows)
 
 
 def test_executed_workers_do_the_same_as_forked_ones(tmp_path: Path) -> None:
