@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -204,6 +204,24 @@ def in_threads(*work: Any) -> None:
         raise trouble[0]
 
 
+def restarts_together(
+    interlock: Supervised, name: str, count: int, then: Callable[[], None] = lambda: None
+) -> list[dict[str, Any]]:
+    """Ask for that many restarts over one connection, so that none is late; their answers.
+
+    `then` is called once all have come.
+    """
+
+    async def ask() -> list[dict[str, Any]]:
+        async with AsyncClient.connect(interlock.home.path) as client, asyncio.TaskGroup() as group:
+            asked = [group.create_task(client.control("restart", name)) for _ in range(count)]
+            await group.create_task(client.status())  # it came after them, over the same connection
+            then()
+            return [await one for one in asked]
+
+    return asyncio.run(ask())
+
+
 def restarts_at_once(interlock: Supervised, name: str, count: int) -> list[dict[str, Any]]:
     """Ask for that many restarts while a call is under way, which ends once all have asked.
 
@@ -212,13 +230,6 @@ def restarts_at_once(interlock: Supervised, name: str, count: int) -> list[dict[
     held = Held(interlock.config.parent, name)
     place = interlock.mark()
 
-    async def ask() -> list[dict[str, Any]]:
-        async with AsyncClient.connect(interlock.home.path) as client, asyncio.TaskGroup() as group:
-            asked = [group.create_task(client.control("restart", name)) for _ in range(count)]
-            await group.create_task(client.status())  # it came after them, over the same connection
-            held.let_go()
-            return [await one for one in asked]
-
     def call_it() -> str:
         with Client(interlock.home.path) as client:
             return client.call(held.capability, held.arguments).outcome
@@ -226,7 +237,7 @@ def restarts_at_once(interlock: Supervised, name: str, count: int) -> list[dict[
     with ThreadPoolExecutor(1) as thread:
         call = thread.submit(call_it)
         interlock.wait_event("tool.started", name, place)
-        rows = asyncio.run(ask())
+        rows = restarts_together(interlock, name, count, held.let_go)
         assert call.result(PATIENCE) == "ok"
     return rows
 

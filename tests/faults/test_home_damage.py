@@ -193,7 +193,7 @@ def test_the_journal_comes_back_whole(tmp_path: Path, what: str) -> None:
     if what == "replaced":
         (kept,) = interlock.home.path.glob("journal.replaced-*")
         assert kept.read_bytes() == b"somebody else's"
-    with Supervised(tmp_path, timing() + GOOD) as interlock:
+    with Supervised(tmp_path, timing()) as interlock:
         found = {row["turn"]: row["state"] for row in interlock.client.turns()["turns"]}
         assert [found.get(turn) for turn in (first, running, last)] == ["completed"] * 3
         assert interlock.client.turn_show(first)["calls"]
@@ -222,7 +222,7 @@ def test_a_journal_that_is_overwritten_in_place_keeps_what_it_had(
         assert str(kept) in row["message"] and "interlock down" in row["fix"]
         last = whole_turn(interlock, 'mcp:good/echo {"n": 1}')
         until(lambda: interlock.client.turn_show(last)["calls"], what="its call in the journal")
-    with Supervised(tmp_path, timing() + GOOD) as interlock:
+    with Supervised(tmp_path, timing()) as interlock:
         found = {row["turn"]: row["state"] for row in interlock.client.turns()["turns"]}
         assert [found.get(turn) for turn in (first, last)] == ["completed"] * 2
         assert interlock.client.turn_show(first)["calls"]

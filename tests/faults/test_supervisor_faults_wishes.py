@@ -20,6 +20,7 @@ from breaking import (
     popen,
     ready,
     restarts_at_once,
+    restarts_together,
     run,
     topics,
 )
@@ -90,8 +91,7 @@ def test_restart_during_backoff_does_not_wait_for_it(interlock: Supervised) -> N
         os.kill(before["pid"], signal.SIGKILL)
         interlock.wait_event("worker.backoff", "mcp:bad", place)
         began = time.monotonic()
-        rows: list[dict[str, object]] = []
-        in_threads(*[lambda: rows.append(control(interlock, "restart", "mcp:bad"))] * 2)
+        rows = restarts_together(interlock, "mcp:bad", 2)
         assert time.monotonic() - began < 15.0
     assert {(row["state"], row["generation"]) for row in rows} == {
         ("READY", before["generation"] + 1)
