@@ -82,14 +82,7 @@ def test_what_asks_is_in_the_offer_and_in_no_ticket(tmp_path: Path) -> None:
 
 def test_an_approval_is_stored_before_it_is_announced(tmp_path: Path) -> None:
     async def story(made: Rig) -> None:
-        made.runtime.rules = PolicySettings(ask=("mcp:git/git_log",))
-        made.agent()
-        made.server()
-        await made.start(T)
-        request = TicketRequest(id=1, turn=T, capability="mcp:git/git_log")
-        made.turns.on_ticket_request("agent:main", 1, request, b'{"a": 1}')
-        assert made.topics("approval.") == []
-        await made.until(lambda: made.topics("approval."))
+        await park(made, b'{"a": 1}')
         (stored,) = await made.journal.approvals(5, T)
         assert (stored.outcome, stored.arguments, stored.caller) == ("", '{"a": 1}', "agent:main")
         (parked,) = made.runtime.messages("agent:main", TicketParked)
@@ -214,14 +207,15 @@ def test_an_approval_is_void_once_what_it_was_about_is_another(tmp_path: Path, c
     run(tmp_path, story)
 
 
-async def park(made: Rig) -> None:
+async def park(made: Rig, arguments: bytes = b"{}") -> None:
     """Start a turn whose one call waits for a person."""
     made.runtime.rules = PolicySettings(ask=("mcp:git/git_log",))
     made.agent()
     made.server()
     await made.start(T)
     request = TicketRequest(id=1, turn=T, capability="mcp:git/git_log")
-    made.turns.on_ticket_request("agent:main", 1, request, b"{}")
+    made.turns.on_ticket_request("agent:main", 1, request, arguments)
+    assert made.topics("approval.") == []  # it is stored before
     await made.until(lambda: made.topics("approval."))
 
 
