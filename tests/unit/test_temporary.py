@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import threading
 import tomllib
 from pathlib import Path
 
@@ -45,6 +47,24 @@ def test_a_temporary_folder_is_gone_after_a_signal_too(
         signal.pause()
     assert not list(tmp_path.iterdir())
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_temporary_folder_is_gone_although_something_writes_there_for_a_moment_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    writes = 'n=0; while [ $n -lt 4000 ] && : > "$1/$n"; do echo; n=$((n + 1)); done'
+    with temporary_folder("x") as folder:
+        command = ["sh", "-c", writes, "sh", str(folder)]
+        writer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        draining = threading.Thread(target=writer.stdout.read)
+        draining.start()
+    assert not list(tmp_path.iterdir())
+    draining.join()
+    writer.stdout.close()
+    writer.wait()
 
 
 def test_the_table_says_what_is_met_and_what_is_missed() -> None:

@@ -8,13 +8,19 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
+from typing import Final
 
 from interlock.bus.endpoints import Home, HomeLock
 from interlock.bus.errors import InterlockError
 from interlock.supervisor.spawn.sweep import sweep_recorded
+
+_REMOVED: Final = 5.0
+"""Seconds within which a folder has to be gone; else whoever makes the next one removes it."""
+_LOOK: Final = 0.02
 
 
 @contextlib.contextmanager
@@ -30,7 +36,7 @@ def temporary_folder(prefix: str) -> Iterator[Path]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
         os.close(lock)
 
 
@@ -55,6 +61,16 @@ def sweep_folders(prefix: str) -> None:
             pass  # its supervisor still stops; the next one finds the folder again
         finally:
             os.close(lock)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder, in which what was interrupted may write for a moment longer."""
+    until = time.monotonic() + _REMOVED
+    while True:
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists() or time.monotonic() > until:
+            return
+        time.sleep(_LOOK)
 
 
 def _locked_folder(prefix: str) -> tuple[Path, int]:
