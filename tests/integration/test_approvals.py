@@ -27,6 +27,7 @@ from interlock.bus.codec import decode_data_down, encode
 from interlock.bus.errors import ApprovalClosedError, InterlockError, NotFoundError
 from interlock.bus.routes import Route
 from interlock.bus.tickets import peek
+from interlock.supervisor.api.turns import PRESENT
 
 ECHO = 'mcp:x/echo {"n": 1}'
 SOON = 0.1
@@ -349,6 +350,36 @@ def test_a_call_asks_at_the_terminal(asking: Asking) -> None:
         os.close(ours)
         assert process.returncode == code, errors
         assert b"has to approve this call of mcp:x/echo" in errors
+
+
+@pytest.mark.parametrize("approves", [False, True], ids=["alone", "approved"])
+def test_a_call_whose_caller_is_killed_waits_no_longer(asking: Asking, approves: bool) -> None:
+    """It is withdrawn soon, and at once if somebody approves it: nothing runs, nothing says so."""
+    before = asking.calls()
+    command = [sys.executable, "-m", "interlock.supervisor.cli", *asking.home_option]
+    with subprocess.Popen(
+        [*command, "call", "mcp:x/echo", "{}"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        event = asking.requested()
+        process.kill()
+    if approves:
+        code, out, err = asking.command("approve", event["id"])
+        assert code == 1 and out == "" and "not wanted any more" in err
+    assert asking.resolved(event["id"])["outcome"] == "withdrawn"
+    assert asking.past()[0]["outcome"] == "withdrawn"
+    asking.ran(before)
+
+
+def test_a_caller_that_waits_long_is_waited_for(asking: Asking) -> None:
+    """To look whether it is still there does it no harm."""
+    call = asking.call({})
+    event = asking.requested()
+    until(after(time.monotonic() + 2.5 * PRESENT), what="some looks")
+    asking.client.approve(event["id"])
+    assert call.result(PATIENCE).ok
 
 
 def test_rules_about_arguments(asking: Asking) -> None:

@@ -261,7 +261,7 @@ class Supervisor:
             publish_call=self._quotas.publish_call,
         )
         self._documents = Documents()
-        self._turn_api = TurnApi(self.turns, self._documents)
+        self._turn_api = TurnApi(self.turns, self._documents, self._api.present)
 
     def _make_control(self, settings: SupervisorSettings) -> None:
         self._inbox = Inbox(
@@ -328,7 +328,9 @@ class Supervisor:
             m.WhyGet: offer_api.why,
             m.Resolve: self._links.resolve,
         }
-        approval_api = ApprovalApi(self._approvals, self._journal, self._api.role, documents)
+        approval_api = ApprovalApi(
+            self._approvals, self._journal, self._api.role, documents, turn_api.look
+        )
         self._api.serve(
             handlers.table() | turn_handlers | approval_api.table(),
             frozenset({m.WorkerControl, m.Resolve}),

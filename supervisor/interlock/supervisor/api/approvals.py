@@ -19,7 +19,10 @@ MAX_PAST = 1_000
 
 
 class ApprovalApi:
-    """Every method takes `(identity, message, body)` and returns the document of its reply."""
+    """Every method takes `(identity, message, body)` and returns the document of its reply.
+
+    `look(approval)` is called before somebody decides: it withdraws what nobody waits for.
+    """
 
     def __init__(
         self,
@@ -27,11 +30,13 @@ class ApprovalApi:
         journal: Journal,
         role: Callable[[bytes], Role],
         documents: Documents | None = None,
+        look: Callable[[str], None] = lambda approval: None,
     ) -> None:
         self._desk = desk
         self._journal = journal
         self._role = role
         self._documents = documents or Documents()
+        self._look = look
 
     def table(self) -> dict[type[Request], Handler]:
         """Which request each method answers."""
@@ -56,6 +61,7 @@ class ApprovalApi:
         return await self._answer(identity, message.approval, approve=False)
 
     async def _answer(self, identity: bytes, approval: str, *, approve: bool) -> bytes:
+        self._look(approval)
         who = Answerer(name=caller_name(identity), role=self._role(identity))
         await self._desk.answer(approval, who, approve)
         outcome = "approved" if approve else "approval_denied"

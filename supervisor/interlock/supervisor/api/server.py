@@ -143,6 +143,15 @@ class Api:
             self._unsent.sent(identity, frame)
         return sent
 
+    def present(self, identity: bytes) -> bool:
+        """Whether a client is still connected, found out by a reply to nothing; never waits."""
+        if identity not in self._encodings:
+            return False
+        if self._send(identity, Reply(id=0)) or not self._socket.unreachable:
+            return True
+        self._lose(identity)
+        return False
+
     def role(self, identity: bytes) -> Role:
         """Who a client is; one that has not asked for anything is an app."""
         return self._roles.get(identity, "app")

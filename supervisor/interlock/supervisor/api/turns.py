@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import math
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -53,15 +54,28 @@ MAX_LISTED: Final = 1_000
 """Turns in one answer."""
 ACCEPT: Final = 10.0
 """Seconds that a start waits for its acceptance; the journal answers long before."""
+PRESENT: Final = 2.0
+"""Seconds between two looks whether a client still waits for an approval."""
 _TURN_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class TurnApi:
-    """The handlers; the runtime dispatches by message type."""
+    """The handlers; the runtime dispatches by message type.
 
-    def __init__(self, turns: TurnService, documents: Documents | None = None) -> None:
+    `present` says whether a client is still connected.
+    """
+
+    def __init__(
+        self,
+        turns: TurnService,
+        documents: Documents | None = None,
+        present: Callable[[bytes], bool] = lambda identity: True,
+    ) -> None:
         self._turns = turns
         self._documents = documents or Documents()
+        self._present = present
+        self._parked: dict[str, bytes] = {}
+        """Who waits for an approval, by its id: clients with a direct call."""
 
     async def start(self, identity: bytes, message: TurnStart, body: bytes | None) -> bytes:
         """`{turn, state}` once the turn is accepted; the same id again answers the same turn."""
@@ -196,7 +210,7 @@ class TurnApi:
                 way=message.approval,
                 patience=message.patience,
             )
-            target: Target | None = await self._permitted(found, wish)
+            target: Target | None = await self._permitted(found, wish, identity)
         else:
             target = turns.tickets.api_target(found.source, found.local, caller)
         if target is None:
@@ -213,7 +227,7 @@ class TurnApi:
             document["single_use"] = True
         return msgspec.json.encode(document)
 
-    async def _permitted(self, row: CatalogRow, wish: Wish) -> Target:
+    async def _permitted(self, row: CatalogRow, wish: Wish, identity: bytes) -> Target:
         """The ticket for one call. Its deadline is that of the approval, which always ends."""
         ended: asyncio.Future[Permit | Refused] = asyncio.get_running_loop().create_future()
         approval = ""
@@ -221,6 +235,10 @@ class TurnApi:
         def parked(id_: str, seconds: float) -> None:
             nonlocal approval
             approval = id_
+            if ended.done():
+                self._turns.permits.withdraw(id_)
+            else:
+                self._parked[id_] = identity
 
         def answered(outcome: Permit | Refused) -> None:
             if not ended.done():
@@ -229,13 +247,25 @@ class TurnApi:
         wish = msgspec.structs.replace(wish, wanted=lambda: not ended.done())
         self._turns.permits.ask(row, wish, parked, answered)
         try:
-            outcome = await ended
+            while not ended.done():
+                await asyncio.wait((ended,), timeout=PRESENT)
+                if not ended.done() and not self._present(identity):
+                    raise InterlockError("Whoever asked for the call is gone.", code="cancelled")
+            outcome = ended.result()
         finally:
+            ended.cancel()
             if approval:
+                self._parked.pop(approval, None)
                 self._turns.permits.withdraw(approval)
         if isinstance(outcome, Refused):
             raise InterlockError(outcome.message, code=outcome.code)
         return outcome.target
+
+    def look(self, approval: str) -> None:
+        """Withdraw an approval whose caller has left; to be called before somebody decides."""
+        who = self._parked.get(approval)
+        if who is not None and not self._present(who):
+            self._turns.permits.withdraw(approval)
 
 
 def caller_name(identity: bytes) -> str:
