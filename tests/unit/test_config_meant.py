@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from interlock.bus.records import CapabilityReport
+from interlock.supervisor.catalog.rows import tier_of
 from interlock.supervisor.config.model import Loaded
 from interlock.supervisor.config.read import load
+from interlock.supervisor.policy.decision import Ruling, standing
 
 GOOD = """
 [policy]
@@ -58,6 +61,9 @@ def errors(loaded: Loaded) -> list[tuple[str, str]]:
         "[Agents.main]\ngrant = []",
         "[mcp_server.x]\ndisabled_tools = ['a']",
         "[mcpServers.x]\nenabled = false",
+        "ask = ['mcp:x/*']",
+        "[supervisor]\napproval = 'always'",
+        "[supervisor]\nblock = ['*']",
     ],
 )
 def test_a_misspelt_rule_opens_no_door(place: Place, text: str) -> None:
@@ -84,6 +90,24 @@ def test_a_misspelt_rule_opens_no_door(place: Place, text: str) -> None:
         *(("mcp_servers", key) for key in ("disabled = true", "tools.a.teir = 'block'")),
         *(("mcp_servers", key) for key in ("Enabled = false", "blocked = ['a']")),
         *(("cli_tools", key) for key in ("subcommand = ['a']", "Tier = 'block'")),
+        *(
+            ("cli_tools", key)
+            for key in ("commands = ['log']", "approval = 'always'", "ask = true")
+        ),
+        ("cli_tools", "arguments.a.enum = ['x']"),
+        ("cli_tools", "arguments.a.choice = ['x']"),
+        *(("mcp_servers", key) for key in ("ask = ['a']", "approval = 'always'", "rules = []")),
+        *(("mcp_servers", key) for key in ("readOnly = true", "read_only = true", "allow = ['a']")),
+        *(("mcp_servers", key) for key in ("require_approval = 'always'", "confirm = true")),
+        ("mcp_servers", "default_tools_approval_mode = 'prompt'"),
+        *(("mcp_servers", key) for key in ("available_tools = ['a']", "includeTools = ['a']")),
+        *(("mcp_servers", key) for key in ("allowedTools = ['a']", "subcommands = ['a']")),
+        *(
+            ("mcp_servers", key)
+            for key in ("tools.a.ask = true", "active = false", "prompt = true")
+        ),
+        *(("agents", key) for key in ("ask = ['mcp:a/*']", "approval = 'always'", "rules = []")),
+        *(("agents", key) for key in ("tools = ['mcp:a/*']", "tier = 'ask'", "readOnly = true")),
     ],
 )
 def test_a_misspelt_key_that_may_forbid_lets_its_entry_not_run(
@@ -102,8 +126,9 @@ def test_a_misspelt_key_that_may_forbid_lets_its_entry_not_run(
     "text",
     [
         "[policy]\nalow = ['*']",
-        "[agents.it]\ncolour = 'red'\ndescripton = 'x'\nfocused = []",
+        "[agents.it]\ncolour = 'red'\ndescripton = 'x'\nfocused = []\nprompt = 'be kind'",
         "[mcp_servers.it]\ncommand = 'x'\ntitle = 'a'\nautoApprove = []\ntimeout = 3\nkind = 'a'",
+        "[mcp_servers.it]\ncommand = 'x'\nalwaysAllow = []\ntrust = true",
         "[cli_tools.it]\ncommand = 'x'\ntime_out = 3\ncomment = 'x'\ntype = 'y'",
         "[tool.ruff]\nx = 1\n[project]\nname = 'x'",
     ],
@@ -122,3 +147,68 @@ def test_no_row_says_that_an_agent_is_missing_which_goes_on_as_before(place: Pla
     assert [one.code for one in found.problems] == ["wrong_type"]
     gone = place.read("[supervisor]\ndefault_agent = 'other'\n", before)
     assert [one.code for one in gone.problems] == ["unknown_agent"]
+
+
+ALLOW_LIST = 'there is no list of allowed tools: write tier = "block" here'
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("[mcp_servers.t]\nenabled_tools = ['a']", ALLOW_LIST),
+        ("[mcp_servers.t]\nallowedTools = ['a']", ALLOW_LIST),
+        ("[mcp_servers.t]\nallowed_tools = ['a']", ALLOW_LIST),
+        ("[mcp_servers.t]\navailable_tools = ['a']", ALLOW_LIST),
+        ("[mcp_servers.t]\nincludeTools = ['a']", ALLOW_LIST),
+        ("[mcp_servers.t]\ntools = ['a']", ALLOW_LIST),
+        ("[mcp_servers.t]\ndisabled = true", "write enabled = false"),
+        ("[mcp_servers.t]\nexcludeTools = ['a']", 'write disabled_tools = ["TOOL"]'),
+        ("[mcp_servers.t]\nask = ['a']", 'write ask = ["mcp:t/TOOL"] below [policy]; or here tier'),
+        ("[mcp_servers.t]\napproval = 'always'", 'write ask = ["mcp:t/TOOL"] below [policy]; or'),
+        ("[mcp_servers.t]\nrules = []", 'write a table [[policy.rules]] with capability = "mcp:t/'),
+        ("[mcp_servers.t.tools.x]\napproval_mode = 'prompt'", 'write tier = "ask"'),
+        ("[cli_tools.g]\ncommands = ['log']", "write the only commands that may be run as subcomm"),
+        ("[cli_tools.g]\nask = true", 'write tier = "ask"'),
+        ("[agents.a]\ntools = ['mcp:t/*']", "write all that it may use as grant = ["),
+        ("[agents.a]\nask = ['mcp:t/*']", 'write ask = ["mcp:SERVER/TOOL"] below [policy]'),
+        ("[policy]\ndeny = ['*']", 'write block = ["mcp:SERVER/TOOL"]'),
+        ("ask = ['a']", "write ask below [policy]"),
+        ("rules = []", "write rules below [policy]"),
+        ("[supervisor]\napproval = 'always'", "write approval below [policy]"),
+    ],
+)
+def test_the_advice_for_a_restriction_that_nobody_reads_says_what_does_it(
+    place: Place, text: str, advice: str
+) -> None:
+    (found,) = [one for one in place.read(text).problems if one.severity == "error"]
+    assert found.fix.startswith(advice)
+    assert "did you mean" not in found.message
+
+
+def test_the_advice_for_a_list_of_allowed_tools_is_right(place: Place) -> None:
+    text = "[mcp_servers.t]\ncommand = 'x'\ntier = 'block'\ntools.a.tier = 'monitor'"
+    found = place.read(text)
+    assert not found.problems
+    settings = found.settings.mcp_servers["t"].settings
+    tiers = [tier_of(CapabilityReport(name=name, digest=""), settings) for name in ("a", "b")]
+    assert tiers == ["monitor", "block"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("[policy]\nblok = ['a']", 2), ("\n[Policy]\nblock = ['a']", 2), ("[policy]\nask = 3", 2)],
+)
+def test_what_asks_because_of_a_mistake_says_which(place: Place, text: str, line: int) -> None:
+    policy = place.read(text).settings.policy
+    because = f"every capability asks until line {line} of c.toml is mended"
+    assert standing("core:time", "safe", policy) == Ruling(tier="ask", reason=because)
+    running = place.read(text, place.read(GOOD)).settings.policy
+    assert standing("core:time", "safe", running).reason == because
+    mended = place.read(GOOD, place.read(text)).settings.policy
+    assert standing("core:time", "safe", mended).tier == "safe"
+
+
+def test_what_asks_because_a_section_is_no_table_says_so(place: Place) -> None:
+    policy = place.read("policy = 3\n").settings.policy
+    because = "every capability asks until line 1 of c.toml is mended"
+    assert standing("core:time", "safe", policy).reason == because

@@ -10,7 +10,15 @@ from typing import Any, Final, Protocol, TypeGuard
 import msgspec
 from msgspec import inspect
 
-from interlock.supervisor.config.meant import forbidding_message, may_forbid, unknown_message
+from interlock.bus.settings import SupervisorSettings
+from interlock.supervisor.config.instead import below_policy, in_place_of_list, instead
+from interlock.supervisor.config.meant import (
+    forbidding_message,
+    is_misspelt,
+    may_forbid,
+    misplaced_message,
+    unknown_message,
+)
 
 Path = tuple[str, ...]
 Report = Callable[[str, Path, str, str], None]
@@ -66,11 +74,18 @@ class Checker:
     def _unknown(
         self, type_: type[msgspec.Struct], key: str, fields: Iterable[str], path: Path
     ) -> None:
-        if may_forbid(type_, key):
-            fix = "write it as it is meant, or remove it"
-            self.error("unread_key", path, forbidding_message(key, fields), fix)
-        else:
+        if not may_forbid(type_, key):
             self._report("unknown_key", path, unknown_message(key, fields), "")
+            return
+        message, fix = misplaced_message(key), ""
+        if type_ is SupervisorSettings:
+            fix = below_policy(key)
+        elif not is_misspelt(type_, key):
+            fix = instead(type_, key, path)
+        if not fix:
+            message = forbidding_message(key, fields)
+            fix = "write it as it is meant, or remove it"
+        self.error("unread_key", path, message, fix)
 
     def error(self, code: str, path: Path, message: str, fix: str = "") -> None:
         """Report an error at `path`."""
@@ -81,7 +96,8 @@ class Checker:
         """Report a value; the number itself is told only where a number belongs: a PIN is none."""
         name = ".".join(path[1 if path[0] == "policy" else 2 :]) or path[-1]
         what = shown(value) if number else kind_of(value)
-        self.error("wrong_type", path, f"{name} must be {expected}, not {what}")
+        fix = in_place_of_list(path, value)
+        self.error("wrong_type", path, f"{name} must be {expected}, not {what}", fix)
 
     def _value(self, type_: inspect.Type, value: Any, path: Path) -> Any:
         """Return the value if it fits the type; report it otherwise."""

@@ -104,6 +104,8 @@ def entry_table(entry: Any) -> Any:
     for key, value in _without_approvals(entry).items():
         if key == "disabled" and isinstance(value, bool):
             table["enabled"] = not value
+        elif key == "tools" and value == ["*"]:
+            continue  # a list of what is allowed that allows everything
         elif key not in _LABELS:
             table[_RENAMED[key] if key in _RENAMED else key] = value
     kind = table.get("type")

@@ -12,28 +12,49 @@ import msgspec
 from interlock.bus.settings import (
     AgentSettings,
     ArgumentRule,
+    CliArgument,
     CliToolSettings,
     McpServerSettings,
     PolicySettings,
+    SupervisorSettings,
     ToolSettings,
 )
 
 SECTIONS: Final = ("supervisor", "mcp_servers", "cli_tools", "agents", "policy")
-_RESTRICTING: Final[dict[type[msgspec.Struct], frozenset[str]]] = {
-    McpServerSettings: frozenset({"tier", "tools", "disabled_tools", "enabled"}),
-    ToolSettings: frozenset({"tier"}),
-    CliToolSettings: frozenset({"tier", "enabled", "subcommands", "arguments"}),
-    AgentSettings: frozenset({"grant", "deny", "enabled"}),
+_MISPLACED: Final = frozenset({"block", "ask", "approval", "rules", "tier", "grant", "deny"})
+"""Keys that forbid in one table, and are written into others that do not read them."""
+_ENTRY: Final = _MISPLACED | {"enabled", "disabled_tools", "subcommands", "allow"}
+"""What forbids, or is a list of all that is allowed, in an entry; its own keys are none unknown."""
+RESTRICTING_KEYS: Final[dict[type[msgspec.Struct], frozenset[str]]] = {
+    McpServerSettings: _ENTRY | {"tools"},
+    ToolSettings: _ENTRY,
+    CliToolSettings: _ENTRY | {"arguments"},
+    CliArgument: frozenset({"choices"}),
+    AgentSettings: _ENTRY,
     ArgumentRule: frozenset(),  # all its keys are needed: one that is misspelt is missing
+    SupervisorSettings: _MISPLACED,
 }
 """By table, the keys of which a default permits more than what somebody wrote."""
+_EXACT: Final[dict[type[msgspec.Struct], frozenset[str]]] = {
+    McpServerSettings: frozenset({"active"}),
+    CliToolSettings: frozenset({"active", "commands"}),
+    CliArgument: frozenset("enum values options pattern const".split()),
+    AgentSettings: frozenset(
+        "active tools servers mcpservers clitools capabilities commands".split()
+    ),
+}
+"""Words for all that is allowed, or for what is on, as other programs and people write them."""
 _LOOSENING: Final = "allow"
 """The one key of policy that forbids nothing: whoever misspells it has less, not more."""
+_PERMITS: Final = ("allow", "approv", "enable", "permi")
 _STEMS: Final = (
-    *("block", "deny", "denie", "forbid", "disallow", "disable", "exclud", "restrict"),
-    *("grant", "tier", "polic", "enable", "include", "allowed", "permi"),
+    *("block", "black", "deny", "denie", "forbid", "disallow", "disable", "exclud", "restrict"),
+    *("grant", "tier", "polic", "includ", "whitel", "availab", "readonly", "sandbox", "prohib"),
+    *("confirm", "hidden", "filter"),
 )
 """How words begin with which people and other programs forbid, or allow nothing but this."""
+_UNASKED: Final = frozenset({"auto", "always", "automatically", "yolo"})
+"""Beside one of them a word that permits opens a door: `alwaysAllow`, `autoApprove`."""
 _WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _SHORT: Final = 5
 """Letters up to which one slip makes another word already."""
@@ -42,17 +63,21 @@ _SHORT: Final = 5
 def may_forbid(type_: type[msgspec.Struct], key: str) -> bool:
     """Whether an unknown key of such a table may have been written to forbid something.
 
-    >>> [may_forbid(AgentSettings, key) for key in ("denied", "grants", "colour")]
-    [True, True, False]
+    >>> [may_forbid(AgentSettings, key) for key in ("denied", "ask", "autoApprove", "colour")]
+    [True, True, False, False]
     """
     if type_ is PolicySettings:  # nearly all that a policy says forbids something
         return not _is_near(key, (_LOOSENING,))
-    restricting = _RESTRICTING.get(type_)
+    restricting = RESTRICTING_KEYS.get(type_)
     if restricting is None:
         return False
-    # A grant is what is allowed, and an agent without one may use everything.
-    more = (_LOOSENING,) if type_ is AgentSettings else ()
-    return _is_near(key, (*restricting, *more)) or _says_so(key)
+    if _is_near(key, restricting) or _letters(key) in _EXACT.get(type_, ()):
+        return True
+    if type_ is SupervisorSettings:  # the costs of an error are every capability's
+        return False
+    # The prompt of an agent is what its model is told; elsewhere it is a question to a person.
+    asks = type_ is not AgentSettings and _letters(key).startswith("prompt")
+    return asks or _says_so(key)
 
 
 def section_meant(key: str) -> str:
@@ -91,8 +116,26 @@ def forbidding_message(key: str, known: Iterable[str]) -> str:
     return f"the key {key}{meant} is not known and may forbid something"
 
 
+def misplaced_message(key: str) -> str:
+    """Return that sentence for a key that is right, or would say something, in another place."""
+    return f"the key {key} is not known here and may forbid something"
+
+
+def is_misspelt(type_: type[msgspec.Struct], key: str) -> bool:
+    """Whether a key that may forbid is one of that very table with a typing mistake."""
+    own = RESTRICTING_KEYS.get(type_, frozenset()) & set(type_.__struct_fields__)
+    return _is_near(key, type_.__struct_fields__ if type_ is PolicySettings else own)
+
+
 def _says_so(key: str) -> bool:
-    return any(word.lower().startswith(_STEMS) for word in _WORDS.findall(key))
+    words = [word.lower() for word in _WORDS.findall(key)]
+    unasked = not _UNASKED.isdisjoint(words)
+    stems = _STEMS if unasked else (*_STEMS, *_PERMITS)
+    return (
+        any(word.startswith(stems) for word in words)
+        or "only" in words
+        or "readonly" in "".join(words)
+    )
 
 
 def _is_near(key: str, names: Iterable[str]) -> bool:

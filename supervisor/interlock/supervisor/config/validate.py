@@ -16,9 +16,11 @@ from interlock.bus.settings import (
 )
 from interlock.supervisor.config.check import Checker, is_name, kind_of, texts
 from interlock.supervisor.config.clitools import cli_faults
+from interlock.supervisor.config.instead import below_policy
 from interlock.supervisor.config.meant import (
     SECTIONS,
     forbidding_message,
+    misplaced_message,
     section_meant,
     unknown_message,
 )
@@ -36,7 +38,7 @@ from interlock.supervisor.config.model import (
 )
 from interlock.supervisor.config.placeholders import unfilled
 from interlock.supervisor.config.sizes import parse_size
-from interlock.supervisor.policy.decision import CAREFUL
+from interlock.supervisor.policy.decision import CarefulPolicy
 
 Path = tuple[str, ...]
 _S = TypeVar("_S", bound=msgspec.Struct)
@@ -81,6 +83,8 @@ def validate(
 def policy_is_unread(problem: Problem) -> bool:
     """Tell whether a problem means that something which policy forbids may not be known."""
     section, _, below = problem.key.partition(".")
+    if section == "supervisor" and problem.code == "unread_key":
+        return True
     if problem.severity != "error" or section != "policy":
         return False
     return not below or problem.code == "unread_key" or below.partition(".")[0] in _STRICT
@@ -88,6 +92,14 @@ def policy_is_unread(problem: Problem) -> bool:
 
 def _until(key: str) -> str:
     return "; until it is mended every capability asks" if key in RESTRICTING else ""
+
+
+def _message_of_top_level(key: str, value: Any) -> str:
+    """The sentence about a key that stands in no section and may forbid something."""
+    inside = PolicySettings.__struct_fields__
+    if not isinstance(value, dict) and key in (*inside, "deny", "grant"):
+        return misplaced_message(key)
+    return forbidding_message(key, SECTIONS if isinstance(value, dict) else inside)
 
 
 class _Validation:
@@ -121,18 +133,19 @@ class _Validation:
         """Note a problem at a key path, with the place of that key."""
         layer, line = self.merged.place(path)
         warning = code in WARNINGS
-        self.problems.append(
-            Problem(
-                file=layer.file if layer else "",
-                line=line,
-                key=".".join(path),
-                message=message,
-                severity="warning" if warning else "error",
-                code=code,
-                fix=fix,
-                entry="" if warning else self.entry,
-            )
+        problem = Problem(
+            file=layer.file if layer else "",
+            line=line,
+            key=".".join(path),
+            message=message,
+            severity="warning" if warning else "error",
+            code=code,
+            fix=fix,
+            entry="" if warning else self.entry,
         )
+        if policy_is_unread(problem):
+            problem = msgspec.structs.replace(problem, message=f"{message}{_until('policy')}")
+        self.problems.append(problem)
 
     def _misplaced(self) -> None:
         for layer, key, value in self.merged.misplaced:
@@ -145,11 +158,11 @@ class _Validation:
             )
             meant = "" if key in SECTIONS else section_meant(key)
             if meant in RESTRICTING:
-                known = (*SECTIONS, *PolicySettings.__struct_fields__)
                 problem = msgspec.structs.replace(
                     problem,
-                    message=f"{forbidding_message(key, known)}{_until(meant)}",
+                    message=f"{_message_of_top_level(key, value)}{_until(meant)}",
                     code="unread_key",
+                    fix="" if isinstance(value, dict) else below_policy(key),
                 )
             elif key not in SECTIONS:
                 problem = msgspec.structs.replace(
@@ -169,18 +182,25 @@ class _Validation:
         return msgspec.convert(good, type_)
 
     def _policy(self) -> PolicySettings:
-        before = len(self.problems)
         policy = self._section("policy", PolicySettings)
         for n, rule in enumerate(policy.rules, 1):
             for key in ("capability", "argument"):
                 if not getattr(rule, key):
                     self.report("wrong_value", ("policy", "rules", str(n), key), f"{key} is empty")
-        unread = any(map(policy_is_unread, self.problems[before:]))
+        unread = any(map(policy_is_unread, self.problems))
         if not unread and not self.incomplete and self.lost.isdisjoint(RESTRICTING):
             return policy
         # A rule that cannot be read must not open a door: everything asks until it is mended.
-        careful = tuple(rule for rule in policy.rules if rule.tier in CAREFUL)
-        return msgspec.structs.replace(policy, ask=(*policy.ask, "*"), allow=(), rules=careful)
+        return CarefulPolicy.of(policy, f"every capability asks until {self._unread()} is mended")
+
+    def _unread(self) -> str:
+        """Where the mistake is that makes everything ask."""
+        for problem in self.problems:
+            lost = problem.key in self.lost or section_meant(problem.key) in self.lost
+            if policy_is_unread(problem) or (problem.severity == "error" and lost):
+                file = problem.file.rpartition("/")[2]
+                return f"line {problem.line} of {file}" if problem.line else file
+        return "a configuration file, which `interlock validate` names,"
 
     def _servers(self) -> dict[str, ServerEntry]:
         servers: dict[str, ServerEntry] = {}

@@ -31,6 +31,25 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class CarefulPolicy(PolicySettings, frozen=True, kw_only=True):
+    """A policy that asks for everything, as what it was to forbid cannot be read."""
+
+    because: str
+    """Why, in a few plain words for whoever is asked."""
+
+    @classmethod
+    def of(cls, policy: PolicySettings, because: str) -> CarefulPolicy:
+        """Return what of a policy forbids, and asks for all else."""
+        careful = tuple(rule for rule in policy.rules if rule.tier in CAREFUL)
+        return cls(
+            approval=policy.approval,
+            block=policy.block,
+            ask=(*policy.ask, "*"),
+            rules=careful,
+            because=because,
+        )
+
+
 @lru_cache(REMEMBERED)
 def allows(pattern: str, name: str) -> bool:
     """Whether a pattern that permits means that capability: only as it is written."""
@@ -93,7 +112,8 @@ def decide(name: str, tier: Tier, policy: PolicySettings, arguments: Mapping[str
 
 def _listed(name: str, tier: Tier, policy: PolicySettings) -> Ruling:
     if any(forbids(pattern, name) for pattern in policy.ask):
-        return Ruling(tier="ask", reason="listed under ask")
+        because = policy.because if isinstance(policy, CarefulPolicy) else "listed under ask"
+        return Ruling(tier="ask", reason=because)
     if tier == "ask" and any(allows(pattern, name) for pattern in policy.allow):
         tier = "monitor"
     reason = "its tier is ask" if tier == "ask" else ""
