@@ -48,10 +48,7 @@ class CommandLine:
             [sys.executable, "-m", "interlock.supervisor.cli", *arguments],
             cwd=self.folder,
             env=self.environ,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            **options,
+            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options},
         )
 
     def shell(self, script: str) -> subprocess.CompletedProcess[str]:

@@ -85,6 +85,24 @@ def test_a_command_that_gets_no_thread_says_one_sentence(interlock: Supervised) 
     assert "ulimit -u" in done.stderr and done.stderr.count("\n") == 1
 
 
+def test_who_gets_no_process_says_so_and_nothing_else_is_taken_for_it() -> None:
+    """EAGAIN of a stream was told as this limit, too."""
+    code = """
+import errno, os, resource, subprocess
+from interlock.bus.errors import ProcessLimitError
+from interlock.bus.threads import starting_process
+os.getuid() or os.setuid(65534)  # root has no such limit
+resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+try:
+    with starting_process():
+        subprocess.Popen(["true"])
+except ProcessLimitError as error:
+    print(error.code)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "process_limit\n", "")
+
+
 def test_a_supervisor_starts_no_thread_after_its_start(
     interlock: Supervised, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,6 +94,24 @@ def test_a_reader_that_leaves_while_nothing_happens(cli: CommandLine, command: s
     if command == "turn-watch":
         assert cli.json("turn-show", words[1])["state"] == "running"
         cli.run("turn-cancel", words[1])
+
+
+def test_streams_that_do_not_block(cli: CommandLine) -> None:
+    """Their owner has made them so: all is read, all is written, and no limit is to blame."""
+    text = "x" * 1_000_000
+    (words, speak), (hear, say) = os.pipe(), os.pipe()
+    for end in (words, say):
+        os.set_blocking(end, False)
+    with cli.popen("call", "mcp:small/echo", "-", "--json", stdin=words, stdout=say) as process:
+        os.close(words)
+        os.close(say)
+        with open(speak, "w") as asked:
+            json.dump({"text": text}, asked)
+        with open(hear) as answered:
+            said = json.load(answered)
+        assert process.stderr is not None
+        assert (process.wait(PATIENCE), process.stderr.read()) == (0, "")
+    assert said["content"][0]["text"] == text
 
 
 def test_a_failure_is_told_where_that_is_possible(cli: CommandLine) -> None:

@@ -1,8 +1,14 @@
-"""Makes sure of threads before a library needs them: several end the process that gets none."""
+"""Makes sure of threads before a library needs them: several end the process that gets none.
+
+Also says why no process can be started.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from interlock.bus.errors import ProcessLimitError
@@ -47,3 +53,17 @@ def start_threads(pool: ThreadPoolExecutor, count: int) -> None:
         raise ProcessLimitError from None
     finally:
         over.set()
+
+
+@contextlib.contextmanager
+def starting_process() -> Iterator[None]:
+    """Raise ProcessLimitError where the system refuses the process that this block starts.
+
+    Only there: EAGAIN has another meaning wherever a stream does not block.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EAGAIN:
+            raise ProcessLimitError from None
+        raise

@@ -16,6 +16,7 @@ from typing import Final
 from interlock.bus import AsyncClient
 from interlock.bus.client import Client
 from interlock.bus.errors import InterlockError
+from interlock.bus.threads import starting_process
 from interlock.supervisor.bench.lab import Say, server, timed_call
 from interlock.supervisor.home.temporary import TemporaryInterlock, server_table, wait_ready
 
@@ -105,9 +106,10 @@ class _Sdk:
 @contextmanager
 def _sdk() -> Iterator[_Sdk]:
     command = [sys.executable, "-P", "-m", "interlock.workers.mcp.sdkbench", *server("tiny")]
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-    )
+    with starting_process():
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
     with process:
         try:
             yield _Sdk(process)

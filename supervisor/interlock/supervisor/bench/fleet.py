@@ -11,6 +11,7 @@ from typing import Final
 from interlock.bus import procfs
 from interlock.bus.client import Client
 from interlock.bus.messages import ReplayGet
+from interlock.bus.threads import starting_process
 from interlock.supervisor.bench.lab import Say, cpu_seconds, pss_bytes, server
 from interlock.supervisor.home.temporary import (
     COMMAND,
@@ -62,11 +63,12 @@ def _burst(bus: Client) -> float:
 def _status(interlock: TemporaryInterlock) -> float:
     """Return the milliseconds of one `interlock status`, with the start of its Python."""
     started = time.perf_counter()
-    subprocess.run(
-        [*COMMAND, "status"],
-        env=interlock.environment(),
-        stdout=subprocess.DEVNULL,
-        check=True,
-        timeout=30,
-    )
+    with starting_process():
+        subprocess.run(
+            [*COMMAND, "status"],
+            env=interlock.environment(),
+            stdout=subprocess.DEVNULL,
+            check=True,
+            timeout=30,
+        )
     return (time.perf_counter() - started) * 1000

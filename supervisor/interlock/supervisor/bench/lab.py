@@ -14,6 +14,7 @@ from typing import Final
 from interlock.bus import procfs
 from interlock.bus.client import Client
 from interlock.bus.errors import InterlockError
+from interlock.bus.threads import starting_process
 
 SERVERS: Final = Path(__file__).parent / "servers"
 PYTHON: Final = (sys.executable, "-I", "-S")
@@ -41,7 +42,8 @@ def timed_call(bus: Client, capability: str, arguments: dict[str, object]) -> fl
 def server_start_seconds() -> float:
     """Return how long the tiny server takes from its start to its first answer."""
     started = time.perf_counter()
-    process = subprocess.Popen(server("tiny"), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with starting_process():
+        process = subprocess.Popen(server("tiny"), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     with process:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -16,6 +16,7 @@ from typing import Final
 
 from interlock.bus import procfs
 from interlock.bus.client import Client
+from interlock.bus.threads import starting_process
 from interlock.supervisor.bench.lab import Say, cpu_seconds, server
 from interlock.supervisor.home.temporary import (
     COMMAND,
@@ -138,15 +139,16 @@ def _configuration() -> str:
 
 def _start_bad(interlock: TemporaryInterlock, bus: Client) -> None:
     """Start the bad servers again; the two that never become READY are not waited for."""
-    waiting = [
-        subprocess.Popen(
-            [*COMMAND, "start", name],
-            env=interlock.environment(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        for name in _BAD
-    ]
+    with starting_process():
+        waiting = [
+            subprocess.Popen(
+                [*COMMAND, "start", name],
+                env=interlock.environment(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            for name in _BAD
+        ]
     try:
         wait_ready(bus, {"mcp:big", "mcp:flood"}, 30)
     finally:
@@ -175,7 +177,8 @@ def _shares(bus: Client, calls: _Calls, mover: int) -> list[float]:
 @contextmanager
 def _mover(interlock: TemporaryInterlock) -> Iterator[int]:
     """Run a client that does nothing but fetch 10 MB results; yields its pid."""
-    process = subprocess.Popen([sys.executable, "-P", "-c", _MOVER, str(interlock.home)])
+    with starting_process():
+        process = subprocess.Popen([sys.executable, "-P", "-c", _MOVER, str(interlock.home)])
     try:
         yield process.pid
     finally:
@@ -186,7 +189,8 @@ def _mover(interlock: TemporaryInterlock) -> Iterator[int]:
 @contextmanager
 def _burners(shares: list[float]) -> Iterator[None]:
     """Processes that have nothing to do with Interlock and use these shares of a core."""
-    processes = [subprocess.Popen(server("burn", f"{share:.3f}")) for share in shares]
+    with starting_process():
+        processes = [subprocess.Popen(server("burn", f"{share:.3f}")) for share in shares]
     try:
         yield
     finally:

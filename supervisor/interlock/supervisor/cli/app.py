@@ -5,7 +5,6 @@ Every failure of a command ends here as one sentence and an exit code; a traceba
 
 from __future__ import annotations
 
-import errno
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -224,10 +223,6 @@ def _run(arguments: list[str], options: output.Options) -> int:
         output.discard_stdout()
         return DONE  # The reader has what it wanted.
     except OSError as error:
-        if error.errno == errno.EAGAIN:
-            limit = ProcessLimitError()
-            output.failure(options, limit.code, limit.message)
-            return FAILED
         where = f" ({error.filename})" if error.filename else ""
         output.failure(options, "failed", f"The system refused: {error.strerror or error}{where}.")
         return FAILED

@@ -60,7 +60,7 @@ def options() -> Options:
 
 
 def prepare_streams() -> None:
-    """Make sure that no character can stop the output, and that every standard stream is open.
+    """Make sure that no character stops the output, and that each stream is open and waits.
 
     A descriptor that is closed would be given to the next socket or file, which then gets the
     words of whoever writes to it. What is closed for writing leads nowhere instead; standard input
@@ -68,7 +68,8 @@ def prepare_streams() -> None:
     """
     for descriptor in range(3):
         try:
-            os.fstat(descriptor)
+            # A stream that does not block loses what finds no room, and ends before its text does.
+            os.set_blocking(descriptor, True)
         except OSError:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # The lowest that is free.
     if sys.stdout is None:

@@ -22,6 +22,7 @@ from interlock.bus.errors import (
     RequestTimeoutError,
     SpawnError,
 )
+from interlock.bus.threads import starting_process
 from interlock.supervisor.cli.exits import DONE
 from interlock.supervisor.cli.output import clean, counted, document, note, options, write
 from interlock.supervisor.cli.teller import Teller
@@ -128,15 +129,16 @@ def _detach(home: Home, config: Path | None, as_json: bool) -> int:
     output = _log(said)
     with open(hear, "rb") as reasons:
         try:
-            child = subprocess.Popen(
-                [*command, "--tell", str(tell)],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd=home.path,
-                start_new_session=True,
-                pass_fds=(tell,),
-            )
+            with starting_process():
+                child = subprocess.Popen(
+                    [*command, "--tell", str(tell)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    cwd=home.path,
+                    start_new_session=True,
+                    pass_fds=(tell,),
+                )
         finally:
             os.close(tell)
             os.close(output)

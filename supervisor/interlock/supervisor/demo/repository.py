@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from interlock.bus.errors import InterlockError
+from interlock.bus.threads import starting_process
 
 _COMMITS: Final = (
     ("Begin with a greeting", "hello.py", 'print("hello")\n'),
@@ -44,15 +45,16 @@ def _git(repository: Path, *arguments: str) -> None:
         "GIT_COMMITTER_EMAIL": "demo@example.com",
     }
     try:
-        done = subprocess.run(
-            ["git", *arguments],
-            cwd=repository,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_PATIENCE,
-            check=False,
-        )
+        with starting_process():
+            done = subprocess.run(
+                ["git", *arguments],
+                cwd=repository,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_PATIENCE,
+                check=False,
+            )
     except FileNotFoundError:
         raise InterlockError(
             "The demonstration needs the program git; install it and run `interlock demo` again.",

@@ -16,6 +16,7 @@ from typing import Any, Final
 from interlock.bus import procfs
 from interlock.bus.client import Client, connect
 from interlock.bus.errors import InterlockError, NoSupervisorError, RequestTimeoutError
+from interlock.bus.threads import starting_process
 
 START: Final = 20.0
 """Seconds until the api has to answer."""
@@ -101,7 +102,7 @@ class TemporaryInterlock:
         errors = (self.folder / "up.log").open("wb")
         with errors:
             self.started_at = time.monotonic()
-            with interrupted_later():  # `stop` has to know of the process
+            with starting_process(), interrupted_later():  # `stop` has to know of the process
                 self._process = subprocess.Popen(
                     [*_SUPERVISOR, "--home", str(self.home), "--config", str(self._config)],
                     cwd=self.folder,
