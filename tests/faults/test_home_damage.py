@@ -25,7 +25,8 @@ BOTH = ("agent:main", "mcp:good")
 
 @pytest.fixture(scope="module")
 def interlock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervised]:
-    with Supervised(tmp_path_factory.mktemp("damage"), timing() + GOOD) as running:
+    often = timing(ping=0.2, ping_misses=100)  # whoever looks at each ping is the first to look
+    with Supervised(tmp_path_factory.mktemp("damage"), often + GOOD) as running:
         ready(running, *BOTH)
         yield running
 
@@ -255,11 +256,18 @@ def test_the_pid_in_the_lock_comes_back(interlock: Supervised) -> None:
         until(lambda: lock_holder(interlock.home) == interlock.pid, what="its pid")
 
 
+def mended_locks(home: Home) -> int:
+    return sum(
+        '"home.mended"' in line and '"lock file"' in line
+        for line in (home.logs / "supervisor.log").read_text().splitlines()
+    )
+
+
 @pytest.mark.parametrize("how", ["removed", "exchanged"])
 def test_a_lock_file_that_is_removed_alone_ends_nothing(interlock: Supervised, how: str) -> None:
     """supervisor.lock deleted, as a cleaner of old lock files does: the home is locked anew."""
     home, pids = interlock.home, {name: interlock.worker(name)["pid"] for name in BOTH}
-    before, place = home.lock_file.stat().st_ino, interlock.mark()
+    before, place, told = home.lock_file.stat().st_ino, interlock.mark(), mended_locks(home)
     if how == "removed":
         home.lock_file.rename(home.path / "kept.lock")  # so that its inode is not used again
     else:
@@ -273,6 +281,8 @@ def test_a_lock_file_that_is_removed_alone_ends_nothing(interlock: Supervised, h
     assert {name: interlock.worker(name)["pid"] for name in BOTH} == pids
     assert not [e for e in interlock.events[place:] if e["topic"].startswith("worker.")]
     (home.path / "kept.lock").unlink(missing_ok=True)
+    # One alone makes it again, and says so each time.
+    assert mended_locks(home) == told + 1
 
 
 def test_down_ends_what_a_killed_supervisor_left(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import stat
 import subprocess
 import sys
@@ -132,6 +133,42 @@ def test_short_run_folders_without_a_supervisor_are_swept(
     left = {own.run.name, running.run.name, "young", "unknown", "lying"}
     assert {folder.name for folder in base.iterdir()} == left
     assert not Home(Path("/h")).run_is_elsewhere
+
+
+@pytest.mark.parametrize("lock", ["missing", "exchanged", "held"])
+def test_whoever_answers_keeps_its_sockets_whatever_its_lock_file_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lock: str
+) -> None:
+    base = tmp_path / "short"
+    monkeypatch.setattr(endpoints, "_fallback_base", lambda: base)
+    own, running = Home(tmp_path / ("o" * 90)), Home(tmp_path / ("r" * 90))
+    for home in (own, running):
+        home.prepare()
+    with socket.socket(socket.AF_UNIX) as api:
+        api.bind(os.fspath(running.run / "api"))
+        api.listen(0)
+        os.utime(running.run, (1, 1))
+        with HomeLock(running):
+            if lock != "held":
+                running.lock_file.unlink()
+            if lock == "exchanged":
+                running.lock_file.write_text("1\n")
+            sweep_run_folders(own)
+            sweep_run_folders(own)  # the queue of the socket is full now
+            assert (running.run / "api").exists()
+            # Nor is a lock file made or signed by somebody who only looks.
+            assert running.lock_file.exists() == (lock != "missing")
+            if lock == "exchanged":
+                assert running.lock_file.read_text() == "1\n"
+    os.utime(running.run)
+    sweep_run_folders(own)
+    assert running.run.exists() == (lock == "missing")
+    os.utime(own.run, (1, 1))
+    if running.run.exists():
+        os.utime(running.run, (1, 1))
+    sweep_run_folders(own)
+    assert not running.run.exists()
+    assert running.lock_file.exists() == (lock != "missing")
 
 
 def test_a_home_that_is_about_to_be_locked_is_not_swept(

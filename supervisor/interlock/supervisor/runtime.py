@@ -61,7 +61,7 @@ from interlock.supervisor.spawn import signals
 from interlock.supervisor.spawn.launcher import Launcher
 from interlock.supervisor.spawn.sweep import Records
 from interlock.supervisor.upkeep import Upkeep
-from interlock.supervisor.watches import ping_workers, repeat_revocations, watch_home, watch_limits
+from interlock.supervisor.watches import ping_workers, repeat_revocations, watch_limits
 
 EVENTS_HIGH_WATER: Final = 10_000
 """Events that one subscriber may be behind before it loses some."""
@@ -139,9 +139,6 @@ class Supervisor:
                 "limits", lambda: watch_limits(self.fleet, self._sampler, self.attention)
             )
             self._background.keep("configuration", self._watch_files)
-            self._background.keep(
-                "home", lambda: watch_home(self.fleet, self._lock, self._home_lost)
-            )
             self._background.keep("upkeep", self._upkeep.watch)
             self._background.keep("patterns", self._mistakes.watch)
             self._background.keep(
@@ -287,6 +284,7 @@ class Supervisor:
             self._records,
             self._own_row,
             lambda what: self._log.info("home.mended", what=what),
+            self._home_lost,
         )
         self._links = Links(
             self._api, self.turns, self._turn_api, self._tickets, self._inbox.forget

@@ -27,7 +27,8 @@ class _Report(Protocol):
 class Upkeep:
     """Makes again what somebody removed or damaged in the home: folders, files, sockets.
 
-    `on_row` gets the row for what cannot be made again, `on_mended(what)` hears of what was.
+    `on_row` gets the row for what cannot be made again, `on_mended(what)` hears of what was, and
+    `on_lost` is called once when the home is gone or another supervisor has it.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Upkeep:
         records: Records,
         on_row: _Report,
         on_mended: Callable[[str], None],
+        on_lost: Callable[[], None],
     ) -> None:
         self._home = home
         self._lock = lock
@@ -49,6 +51,7 @@ class Upkeep:
         self._records = records
         self._on_row = on_row
         self._on_mended = on_mended
+        self._on_lost = on_lost
         self._written: tuple[int, ...] = ()
         self._troubled = False
 
@@ -58,18 +61,23 @@ class Upkeep:
         self._written = self._found()
 
     async def watch(self) -> None:
-        """Look every `LOOK` seconds. Until cancelled."""
+        """Look every `LOOK` seconds. Until cancelled, or until the home is lost.
+
+        Then nobody new can find the supervisor, and another one can be started in its place.
+        """
         while True:
             await asyncio.sleep(LOOK)
-            if self._lock.same_home():  # else it is nothing of this supervisor's any more
-                self.look()
+            if not self.look():
+                self._on_lost()
+                return
 
-    def look(self) -> None:
-        """Look at everything once, and mend it; nothing if another supervisor has the home."""
+    def look(self) -> bool:
+        """Look at everything once, and mend it; nothing, and False, if the home is lost."""
         try:
-            if self._lock.state() != "held":
+            if self._lock.state() != "held" or not self._lock.same_home():
+                # Nobody else makes it again: whoever does has to say so.
                 if not self._lock.restore():
-                    return
+                    return False
                 self._on_mended("lock file")
             self._home.prepare()
             self._lock.sign()
@@ -94,6 +102,7 @@ class Upkeep:
                 self._on_row(DAMAGED, "", "", clear=True)
         self._records.look()
         self._journal.look()
+        return True
 
     def _found(self) -> tuple[int, ...]:
         try:

@@ -1,13 +1,10 @@
-"""What the supervisor does by the clock: pings, memory limits, its home, lost revocations."""
+"""What the supervisor does by the clock: pings, memory limits, lost revocations."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
-from collections.abc import Callable
 
-from interlock.bus.endpoints import HomeLock
 from interlock.bus.messages import Ping
 from interlock.bus.settings import Size
 from interlock.supervisor.attention import MEMORY_SOFT, Attention, Row
@@ -50,20 +47,6 @@ async def watch_limits(fleet: Fleet, sampler: Sampler, attention: Attention) -> 
         for member in _limited(fleet):
             load = sampler.load(member.worker.name, member.worker.pid)
             _judge(fleet, attention, member, load.rss_bytes)
-
-
-async def watch_home(fleet: Fleet, lock: HomeLock, on_lost: Callable[[], None]) -> None:
-    """Look every `timing.ping` whether the home is still there, and call `on_lost` once it is not.
-
-    Without it nobody new can find the supervisor, and another one can be started in its place. A
-    lock file that was removed or exchanged alone is locked anew.
-    """
-    while True:
-        await asyncio.sleep(fleet.timing.ping)
-        with contextlib.suppress(OSError):  # `Upkeep` says that it cannot be made
-            if lock.state() != "held" and not lock.restore():
-                on_lost()
-                return
 
 
 async def repeat_revocations(fleet: Fleet, tickets: TicketOffice) -> None:

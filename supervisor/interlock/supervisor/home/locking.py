@@ -44,7 +44,7 @@ def take(descriptor: int, path: Path) -> None:
     `path` is what the sentence names.
     """
     until = time.monotonic() + PATIENCE
-    while not _taken(descriptor):
+    while not taken(descriptor):
         if time.monotonic() > until:
             raise ConfigError(f"Another program is changing {path}; try again when it is done.")
         time.sleep(_LOOK)
@@ -68,7 +68,8 @@ def replace(path: Path, data: bytes) -> None:
             raise
 
 
-def _taken(descriptor: int) -> bool:
+def taken(descriptor: int) -> bool:
+    """Lock an open file or folder; False if somebody else has it. Raises OSError."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from interlock.bus.endpoints import Home, HomeLock
+from interlock.bus.endpoints import Home
 from interlock.bus.errors import InterlockError
-from interlock.supervisor.home.locking import take
+from interlock.supervisor.home.locking import take, taken
 
 LONGEST: Final = 0.5
 """Seconds that one start gives to it; each start removes some, so their number goes down."""
 YOUNG: Final = 600.0
 """Seconds for which a folder that does not say whose it is may belong to one that starts now."""
+_NOBODY: Final = (errno.ECONNREFUSED, errno.ENOENT)
+"""What a connection to a socket file says whose owner is dead, and to one that is not there."""
 
 
 @contextlib.contextmanager
@@ -63,7 +67,7 @@ def _newest_first(base: Path) -> list[Path]:
 
 
 def _look(folder: Path) -> None:
-    """Remove one folder if nobody uses it. Raises OSError, and InterlockError if somebody does."""
+    """Remove one folder if nobody uses it. Raises OSError."""
     home = Home.of_run_folder(folder)
     if home is None:
         # It says nothing of its home: only one without any socket is removed.
@@ -72,6 +76,30 @@ def _look(folder: Path) -> None:
                 part.rmdir()
     elif not home.path.exists():
         home.remove_run()
-    else:
-        with HomeLock(home):
+    elif not _answers(home):
+        _remove_unlocked(home)
+
+
+def _answers(home: Home) -> bool:
+    """Whether somebody has a socket there, also one who is stopped or whose queue is full."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as caller:
+        return caller.connect_ex(os.fspath(home.run / "api")) not in _NOBODY
+
+
+def _remove_unlocked(home: Home) -> None:
+    """Remove the folder of a home that nobody has; whoever looks at it signs nothing there.
+
+    A lock file that is missing or another one proves nothing: a supervisor that runs makes it again
+    within a second, and would have lost its sockets by then.
+    """
+    try:
+        lock = os.open(home.lock_file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        if time.time() - home.run.stat().st_mtime > YOUNG:
             home.remove_run()
+        return
+    try:
+        if taken(lock):
+            home.remove_run()
+    finally:
+        os.close(lock)
