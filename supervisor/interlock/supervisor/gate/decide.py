@@ -25,7 +25,7 @@ def decide(index: GateIndex, text: str, context: Context = _NOTHING) -> Decision
     """
     request = read(index, text)
     called = calls(index, request)
-    scores = points(index, gather(index, request), called)
+    scores = points(index, gather(index, request), called, index.least)
     offered = _offered(index, request, called, scores, context)
     rows = [SourceDecision(source, True, *offered[source]) for source in sorted(offered)]
     return Decision(index.numbers.threshold, tuple(rows))
@@ -72,8 +72,9 @@ def _offered(
         offered[source] = (1.0, "usage_card")
     for source in called.by_name:
         offered[source] = (1.0, "name")
-    kept = followed(index, request, context) if context.recent else ()
-    if kept and offered.keys() <= set(kept):
-        for source in kept:
-            offered.setdefault(source, (1.0, "context"))
+    if context.recent:
+        kept = followed(index, request, context)
+        if kept and offered.keys() <= set(kept):
+            for source in kept:
+                offered.setdefault(source, (1.0, "context"))
     return offered

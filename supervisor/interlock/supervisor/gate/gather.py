@@ -33,22 +33,27 @@ class Gathered(NamedTuple):
 
 def gather(index: GateIndex, request: Request) -> Gathered:
     """Return where the words of a request stand, each word once."""
-    direct = set().union(*[terms for _, terms in request.terms])
+    direct: set[str] = set()
+    for _, terms in request.terms:
+        direct.update(terms)
+    kept = index.found
     seen: set[str] = set()
     words: list[tuple[int, Found]] = []
     sums: dict[str, float] = {}
     total = 0.0
     for at, (_, terms) in enumerate(request.terms):
-        found = index.found.get((terms, _NO_TERMS)) or look_up(index, terms, _NO_TERMS)
-        if found.first in seen:
+        found = kept.get((terms, _NO_TERMS)) or look_up(index, terms, _NO_TERMS)
+        first, own, places, related = found
+        if first in seen:
             continue
-        seen.add(found.first)
-        if not found.related.isdisjoint(direct):
-            said = found.related & direct
-            found = index.found.get((terms, said)) or look_up(index, terms, said)
-        total += found.weight
+        seen.add(first)
+        if not related.isdisjoint(direct):
+            said = related & direct
+            found = kept.get((terms, said)) or look_up(index, terms, said)
+            _, own, places, _ = found
+        total += own
         words.append((at, found))
-        for source, (_, weight) in found.places.items():
+        for source, (_, weight) in places.items():
             sums[source] = sums.get(source, 0.0) + weight
     return Gathered(words, sums, total or 1e-9, index.vectors.pointing(request.meant))
 

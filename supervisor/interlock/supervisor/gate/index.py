@@ -43,6 +43,8 @@ class GateIndex:
 
     def __init__(self, tables: Tables, numbers: Numbers = SHIPPED) -> None:
         self.numbers = numbers
+        self.least = log(numbers.threshold / (1.0 - numbers.threshold)) - 1e-9
+        """A logit below this is surely below the threshold."""
         self.tables = tables
         self.frequencies = tables.frequencies
         self.vectors = tables.vectors

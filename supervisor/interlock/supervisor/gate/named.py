@@ -39,10 +39,17 @@ class Calls:
         return self.words.get(source, [])
 
 
+_NOTHING: Final = Calls()
+"""What most requests call; nobody changes it."""
+
+
 def calls(index: GateIndex, request: Request) -> Calls:
     """Return which sources a request calls by name or card."""
+    names = spelled(index, request)
+    if not names and not index.phrases:
+        return _NOTHING
     found = Calls()
-    for joined, first, count in spelled(index, request):
+    for joined, first, count in names:
         _name(index, request, found, (joined, first, count))
     if index.phrases:
         for key in _phrases(index, request):
@@ -59,6 +66,8 @@ def spelled(index: GateIndex, request: Request) -> list[tuple[str, int, int]]:
     """Return the spellings of names in a request: joined spelling, first word, number of words."""
     starts, names, lowered = index.starts, index.names, request.lowered
     found: list[tuple[str, int, int]] = []
+    if starts.keys().isdisjoint(lowered):
+        return found
     for first, word in enumerate(lowered):
         if word not in starts:
             continue

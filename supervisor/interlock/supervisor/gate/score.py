@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import exp, log1p
-from operator import itemgetter, mul
+from math import dist, exp, inf, log1p
+from operator import itemgetter
 from typing import Final
 
 from interlock.supervisor.gate.entry import Entry
@@ -25,6 +25,8 @@ NOBODY: Final = -8.0
 """How little speaks for the next source where there is none."""
 MOST_CARD: Final = 1.5
 """A card's phrase that weighs more counts as this."""
+ROUNDING: Final = 1e-6
+"""More than sums of a few numbers differ by the order in which they are added."""
 Heavy = tuple[float, dict[str, tuple[str, float]]]
 """What a word of the request weighs, and by source where it stands."""
 _FIRST: Final = itemgetter(0)
@@ -128,7 +130,9 @@ def alone(
     bias, _, covered, _, _, _, _, _, card, installed, _, nearness, missing = index.numbers.alone
     same = bias + installed * index.log_installed
     covered /= gathered.total
-    entries, lone, cards, pointing = index.entries, index.lone, calls.cards, gathered.pointing
+    entries, lone, cards = index.entries, index.lone, calls.cards
+    numbers, length = gathered.pointing
+    sides, twice = length * length + 1.0, 2.0 * length
     heavy = heaviest(gathered)
     found = []
     for source, words in hits.items():
@@ -142,8 +146,18 @@ def alone(
         else:
             have = sum([weight for _, _, weight in words])
             value = _worth(index, entry, words)
-        value += same + covered * have + missing * missed(source, heavy)
-        value += nearness * _squared(near(pointing, entry.direction))
+        # `missed` and `near` are written out here: to call them takes longer than what they do.
+        lost = 0.0
+        for weight, places in heavy:
+            if source not in places:
+                lost = weight
+                break
+        value += same + covered * have + missing * lost
+        if numbers and entry.direction:
+            far = dist(numbers, entry.direction)
+            nearest = (sides - far * far) / twice
+            if nearest > 0.0:
+                value += nearness * (nearest * nearest)
         if source in cards:
             value += card * min(cards[source], MOST_CARD)
         found.append((-value, source))
@@ -170,10 +184,8 @@ def worth_a_look(gathered: Gathered, calls: Calls) -> dict[str, list[Hit]]:
     """Return the sources whose words weigh most, and those of a card, with their words."""
     sums = gathered.sums
     least = max(LEAST, PART * max(sums.values(), default=0.0))
-    enough = [have for have in sums.values() if have >= least]
-    if len(enough) > MOST_CANDIDATES:
-        enough.sort(reverse=True)
-        least = enough[MOST_CANDIDATES - 1]
+    if len(sums) > MOST_CANDIDATES:
+        least = max(least, sorted(sums.values())[-MOST_CANDIDATES])
     ranked = [source for source, have in sums.items() if have >= least]
     if len(ranked) > MOST_CANDIDATES:
         ranked.sort(key=lambda source: (-sums[source], source))
@@ -203,40 +215,63 @@ def beside(
     if not ranked:
         return []
     best, leader = ranked[0]
-    following = ranked[1][0] if len(ranked) > 1 else NOBODY
-    found: list[tuple[str, tuple[float, ...]]] = [
-        (leader, (1.0, best, min(best - following, FARTHEST)))
-    ]
-    taken = {at for at, _, _ in hits[leader]}
+    found: list[tuple[str, tuple[float, ...]]] = [(leader, (1.0, best, lead(ranked)))]
     for have, source in ranked[1:]:
-        whole = fresh = 0.0
-        for at, _, weight in hits[source]:
-            whole += weight
-            if at not in taken:
-                fresh += weight
-        behind = best - have
-        if behind > FARTHEST:
-            behind = FARTHEST
-        found.append((source, (1.0, have, behind, fresh / (whole or 1.0))))
+        new = share_of_new(hits[leader], hits[source])
+        found.append((source, (1.0, have, min(best - have, FARTHEST), new)))
     return found
+
+
+def lead(ranked: list[tuple[float, str]]) -> float:
+    """Return how far the next source is behind the best."""
+    following = ranked[1][0] if len(ranked) > 1 else NOBODY
+    return min(ranked[0][0] - following, FARTHEST)
+
+
+def share_of_new(best: list[Hit], other: list[Hit]) -> float:
+    """Return which share of the other's words, by weight, the best source does not have."""
+    taken = {at for at, _, _ in best}
+    whole = fresh = 0.0
+    for at, _, weight in other:
+        whole += weight
+        if at not in taken:
+            fresh += weight
+    return fresh / (whole or 1.0)
 
 
 def _is_named(index: GateIndex, source: str, words: list[Hit]) -> bool:
     return not index.entries[source].name_terms.isdisjoint(term for _, term, _ in words)
 
 
-def points(index: GateIndex, gathered: Gathered, calls: Calls) -> dict[str, float]:
+def points(
+    index: GateIndex, gathered: Gathered, calls: Calls, least: float = -inf
+) -> dict[str, float]:
     """Return by source how likely it is that the request is about it, between 0 and 1.
 
-    "Write a report" is only about sources that have one of its words in their own names.
+    Sources whose logit is surely below `least` may be left out. "Write a report" is only about
+    sources that have one of its words in their own names.
     """
     hits = worth_a_look(gathered, calls)
     if says_nothing_of_what(gathered.words):
         hits = {source: words for source, words in hits.items() if _is_named(index, source, words)}
-    found: dict[str, float] = {}
-    for source, values in beside(hits, alone(index, gathered, hits, calls)):
-        numbers = index.numbers.others if found else index.numbers.best
-        logit = sum(map(mul, numbers, values))
-        logit = 30.0 if logit > 30.0 else -30.0 if logit < -30.0 else logit
-        found[source] = 1.0 / (1.0 + exp(-logit))
+    ranked = alone(index, gathered, hits, calls)
+    if not ranked:
+        return {}
+    best, leader = ranked[0]
+    ahead = lead(ranked)
+    one, value, further = index.numbers.best
+    found = {leader: _likelihood(one + value * best + further * ahead)}
+    one, value, behind, fresh = index.numbers.others
+    most_fresh = max(fresh, 0.0) + ROUNDING
+    for have, source in ranked[1:]:
+        after = min(best - have, FARTHEST)
+        logit = one + value * have + behind * after
+        if logit + most_fresh >= least:
+            logit += fresh * share_of_new(hits[leader], hits[source])
+            found[source] = _likelihood(logit)
     return found
+
+
+def _likelihood(logit: float) -> float:
+    logit = 30.0 if logit > 30.0 else -30.0 if logit < -30.0 else logit
+    return 1.0 / (1.0 + exp(-logit))

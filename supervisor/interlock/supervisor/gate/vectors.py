@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import dist, hypot
-from struct import unpack
+from struct import Struct
 from typing import Final
 
 ZERO: Final = 128
@@ -34,11 +34,17 @@ class Vectors:
     """The vectors that were asked for."""
     _ones: int = field(init=False, repr=False, compare=False)
     """A 1 in each number's place."""
+    _highest: int = field(init=False, repr=False, compare=False)
+    """The highest bit in each number's place."""
+    _form: Struct = field(init=False, repr=False, compare=False)
+    """How the four bytes of each number are read."""
 
     def __post_init__(self) -> None:
         """Make what is added to all numbers at once."""
         ones = int.from_bytes(b"\1\0\0\0" * self.size, "little")
         object.__setattr__(self, "_ones", ones)
+        object.__setattr__(self, "_highest", ones << 31)
+        object.__setattr__(self, "_form", Struct(f"<{self.size}i"))
 
     def direction(self, terms: Iterable[str]) -> Direction:
         """Return where a text points: the sum of its words' vectors, each as often as it is said.
@@ -61,8 +67,8 @@ class Vectors:
         # All numbers are brought from around ZERO * words to around MIDDLE, then to around 0: to
         # take MIDDLE from four bytes is to turn their highest bit.
         summed += self._ones * (MIDDLE - ZERO * words)
-        wide = (summed ^ self._ones << 31).to_bytes(4 * self.size, "little")
-        numbers = unpack(f"<{self.size}i", wide)
+        wide = (summed ^ self._highest).to_bytes(4 * self.size, "little")
+        numbers = self._form.unpack(wide)
         length = hypot(*numbers)
         return (numbers, length) if length else NOWHERE
 

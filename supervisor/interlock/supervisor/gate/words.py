@@ -11,6 +11,8 @@ import Stemmer
 _WORD: Final = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
 _ASCII_WORD: Final = re.compile(r"[A-Za-z0-9]+(?:'[A-Za-z0-9]+)*")
 """The same for a text that is ASCII, in half the time."""
+_SPACED: Final = bytes(at if chr(at).isalnum() and at < 128 else 32 for at in range(256))
+"""Letters and digits as they are, all else as spaces: quicker still where no apostrophe is."""
 _HUMP: Final = re.compile(
     r"(?<=[a-zà-ÿ0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})|(?<=[A-Za-z]{2})(?=\d)"
 )
@@ -84,7 +86,11 @@ def tokens(text: str) -> list[str]:
     >>> tokens("What's in notebook-lm?")
     ["What's", 'in', 'notebook', 'lm']
     """
-    return (_ASCII_WORD if text.isascii() else _WORD).findall(text)
+    if not text.isascii():
+        return _WORD.findall(text)
+    if "'" in text:
+        return _ASCII_WORD.findall(text)
+    return text.encode().translate(_SPACED).decode().split()
 
 
 def parts(identifier: str) -> list[str]:
