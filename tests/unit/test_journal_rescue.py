@@ -49,13 +49,27 @@ def test_rows_on_both_sides_of_the_damage_are_saved(tmp_path: Path) -> None:
 def test_a_file_is_read_through_only_after_somebody_wrote(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite3"
     filled(path)
-    look = Look(path)
-    assert not look.doubtful(1) and not look.doubtful(1)
+    look, inode = Look(path), path.stat().st_ino
+    assert not look.doubtful(1, inode) and not look.doubtful(1, inode)
     overwrite(path, 0.5, 10)
     os.utime(path, ns=(1, 1))
-    assert not look.doubtful(2)  # the owner wrote, too
-    assert look.doubtful(2) and not look.doubtful(2)
+    assert not look.doubtful(2, inode)  # the owner wrote, too
+    assert look.doubtful(2, inode) and not look.doubtful(2, inode)
     overwrite(path, 0.0, 10)
-    assert look.doubtful(3)
+    assert not look.doubtful(3, inode + 1) and look.doubtful(3, inode)
     path.unlink()
-    assert not look.doubtful(3) and is_whole(path)
+    assert not look.doubtful(3, inode) and is_whole(path)
+    look.close()
+
+
+def test_a_file_that_is_the_journal_no_more_is_not_kept_open(tmp_path: Path) -> None:
+    path, before = tmp_path / "journal.sqlite3", len(os.listdir("/proc/self/fd"))
+    look = Look(path)
+    for n in range(5):
+        filled(path)
+        path.rename(tmp_path / f"old{n}")
+        path.write_bytes((tmp_path / f"old{n}").read_bytes())
+        look.doubtful(1, path.stat().st_ino)
+    assert len(os.listdir("/proc/self/fd")) == before + 1
+    look.close()
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -16,6 +16,7 @@ from interlock.supervisor.catalog.schemas import Schemas
 from interlock.supervisor.events import turnitems
 from interlock.workers.mcp.extras import Extra, read_items
 from interlock.workers.mcp.frames import is_object
+from interlock.workers.mcp.results import fit
 from interlock.workers.mcp.tools import MAX_TOOLS, read_page
 
 SIZE = 4 << 20
@@ -55,6 +56,10 @@ LOOKS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
     "contents": (TEMPLATE.result, filled(b'{"contents":[', b"[]", b"]}")),
     "tools": (read_page, filled(b'{"tools":[', b"[]", b"]}")),
     "prompts": (lambda body: read_items(body, "prompts"), filled(b'{"prompts":[', b"[]", b"]}")),
+    "result": (fit, filled(b'{"content":[', b"1", b"]}")),
+    "its object": (fit, filled(b'{"content":{"a":[', b"[]", b"]}}")),
+    "its rest": (fit, filled(b'{"content":"x","l":[', b"{}", b"]}")),
+    "its fields": (fit, b'{"content":"x",' + fields()[1:]),
     "page": (lambda body: read_items(body, "prompts"), fields()),
 }
 

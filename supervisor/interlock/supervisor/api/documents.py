@@ -52,7 +52,7 @@ class Documents:
 
         Raises DocumentTooLargeError.
         """
-        parts = [_encode(head)[:-1]]
+        parts = _Parts([_encode(head)[:-1]])
         comma = b"," if head else b""
         async with self._few:
             for key, rows in lists.items():
@@ -65,18 +65,26 @@ class Documents:
             parts.append(b"}")
             return b"".join(parts)
 
-    def _some(self, todo: Iterable[bytes], parts: list[bytes]) -> bool:
+    def _some(self, todo: Iterable[bytes], parts: _Parts) -> bool:
         """Add rows for a while; False after the last."""
         until = time.monotonic() + self._piece
         for row in todo:
             parts.append(row)
+            parts.size += len(row)
             if time.monotonic() > until:
-                if sum(map(len, parts)) > self._largest:
+                if parts.size > self._largest:
                     raise DocumentTooLargeError(
                         f"The answer would have more than {self._largest >> 20} MiB; ask for less."
                     )
                 return True
         return False
+
+
+class _Parts(list[bytes]):
+    """What a document is made of so far."""
+
+    size = 0
+    """Bytes of the rows."""
 
 
 def _encoded(rows: Iterable[object]) -> Iterable[bytes]:

@@ -148,7 +148,7 @@ class Journal:
             self._trouble(JournalError("The disk of the journal does not answer."))
             return ()
         # What somebody writes before the first look would else pass for the file as it was.
-        self._looking.doubtful(self._writes)
+        self._looking.doubtful(self._writes, self._place[0])
         return left
 
     # --- in the event loop ---
@@ -210,7 +210,7 @@ class Journal:
             with self._wake:
                 self._removed = True
                 self._wake.notify()
-        elif self._looking.doubtful(self._writes) and self._reader is not None:
+        elif self._looking.doubtful(self._writes, self._place[0]) and self._reader is not None:
             if not self._checking and not self._closing:
                 self._checking = True
                 self._reader.submit(self._check)
@@ -332,7 +332,8 @@ class Journal:
                         reader, thread.join, self._bounds.close
                     )
             reader.shutdown(wait=False, cancel_futures=True)
-        self._looking.close()
+        if self._thread is None or not self._thread.is_alive():
+            self._looking.close()  # else its file is in use, and the process about to end
 
     # --- in the writer's thread ---
 

@@ -28,23 +28,29 @@ class Look:
         self._unsure = False
         self._descriptors: dict[int, int] = {}
         """By inode. To close one gives up every lock that this process has on that file, those of
-        SQLite too, so they stay open until `close`."""
+        SQLite too, so one stays open until its file is the journal no more."""
 
     def close(self) -> None:
         """Look no more; to be called when no connection is open any more. Twice is harmless."""
         while self._descriptors:
             os.close(self._descriptors.popitem()[1])
 
-    def doubtful(self, writes: int) -> bool:
-        """Whether the file should be read through; `writes` counts the owner's own writes."""
+    def doubtful(self, writes: int, inode: int) -> bool:
+        """Whether the file should be read through; `writes` counts the owner's own writes.
+
+        `inode` is that of the file that the owner has open; another one's is not looked at.
+        """
         try:
             found = os.stat(self._path)
+            if found.st_ino != inode:
+                return False
             if found.st_ino not in self._descriptors:
                 opened = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
                 self._descriptors[os.fstat(opened).st_ino] = opened
             begin = os.pread(self._descriptors[found.st_ino], len(_MAGIC), 0)
         except (OSError, KeyError):
             return False  # a file that is gone, or exchanged at this moment, is another matter
+        self._let_go(inode)
         now = (found.st_ino, found.st_size, found.st_mtime_ns)
         if self._seen is not None and now != self._seen:
             self._unsure = True
@@ -53,6 +59,11 @@ class Look:
             self._unsure = False
             return True
         return False
+
+    def _let_go(self, inode: int) -> None:
+        """Close all but this one: what is deleted takes up its space as long as it is open."""
+        for other in [each for each in self._descriptors if each != inode]:
+            os.close(self._descriptors.pop(other))
 
 
 def is_whole(path: Path) -> bool:

@@ -8,6 +8,7 @@ import msgspec
 
 from interlock.bus.codec import check_json
 from interlock.bus.errors import InterlockError
+from interlock.workers.looks import look
 from interlock.workers.mcp.frames import RpcError, json_string
 
 INVALID_PARAMS: Final = -32602
@@ -22,11 +23,16 @@ class _Flag(msgspec.Struct, rename="camel"):
     is_error: bool = False
 
 
-class _Shape(msgspec.Struct):
-    content: list[msgspec.Raw] = []
+class _Known(msgspec.Struct, omit_defaults=True):
+    """The fields that MCP names; others are passed over, however many there are."""
+
+    content: msgspec.Raw = msgspec.Raw(b"")
+    structuredContent: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815
+    isError: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815
+    _meta: msgspec.Raw = msgspec.Raw(b"")
 
 
-_SHAPE = msgspec.json.Decoder(_Shape)
+_KNOWN = msgspec.json.Decoder(_Known)
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 _STRING = msgspec.json.Decoder(str)
@@ -43,24 +49,32 @@ def fit(body: bytes) -> bytes:
     """Return a result in a form that all readers read alike; most are returned as they are.
 
     Of one with values that not everybody can read the rest is kept, and a text says what is
-    missing. Raises ValueError with the reason if nothing of it is a tool's result. Large results
-    are not looked at value by value.
+    missing. Raises ValueError with the reason if nothing of it is a tool's result. Of a large
+    result no object is made of each value, and of its fields only those that MCP names are kept.
 
     >>> fit(b'{"content":"hello"}')
     b'{"content":[{"type":"text","text":"hello"}]}'
     """
-    try:
-        _SHAPE.decode(body)
-        if len(body) <= CHECKED:
-            check_json(body)
-    except (msgspec.MsgspecError, RecursionError, InterlockError):
+    if look(body) is None:
         return _rest(body)
+    if len(body) <= CHECKED:
+        try:
+            check_json(body)
+        except InterlockError:
+            return _rest(body)
     return body
+
+
+def _fields(body: bytes) -> dict[str, msgspec.Raw]:
+    if len(body) <= CHECKED:
+        return _FIELDS.decode(body)
+    known = msgspec.structs.asdict(_KNOWN.decode(body))
+    return {name: raw for name, raw in known.items() if len(raw)}
 
 
 def _rest(body: bytes) -> bytes:
     try:
-        fields = _FIELDS.decode(body)
+        fields = _fields(body)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError("it is not valid JSON") from error
     lost: list[str] = []
@@ -88,6 +102,8 @@ def _items(raw: msgspec.Raw, lost: list[str]) -> list[msgspec.Raw]:
 
 
 def _readable(what: str, raw: msgspec.Raw, lost: list[str]) -> bool:
+    if len(raw) > CHECKED:
+        return True  # as in a large result that is as it should be
     try:
         check_json(b'{"":[%b]}' % bytes(raw))
     except InterlockError as error:

@@ -229,11 +229,12 @@ class McpKind:
             if stale:
                 self._host.notice("tool_list", clear=True)
                 stale = False
-            if found != self._tools:
+            others = found != self._tools
+            if others:
                 self._tools = found
-                self._pace.changed(clock())
                 self._publish()
-            await self._look_for_extras()
+            if await self._look_for_extras() or others:
+                self._pace.changed(clock())
             self._pace.look(clock())
             self._tell_pace()
 
@@ -252,19 +253,20 @@ class McpKind:
         fix = f"Update the server; `interlock restart {name}` asks it anew."
         self._host.notice(LIST_CHANGES, message=message, fix=fix)
 
-    async def _look_for_extras(self) -> None:
-        """List resources and prompts and report them if there is news."""
+    async def _look_for_extras(self) -> bool:
+        """List resources and prompts and report them if there is news, which it returns."""
         assert self._session is not None
         try:
             found = await self._session.list_extras(EXTRAS_TIMEOUT)
         except (WorkerError, OverloadedError) as error:
             text = f"Resources and prompts could not be listed: {error.message}."
             self._host.log.line("WARNING", text)
-            return
-        if found != self._extras:
-            self._extras = found
-            self._pace.changed(asyncio.get_running_loop().time())
-            self._publish()
+            return False
+        if found == self._extras:
+            return False
+        self._extras = found
+        self._publish()
+        return True
 
     def _stale(self, error: InterlockError) -> None:
         message = f"The tools could not be listed again, the list before stays: {error.message}."
