@@ -242,6 +242,23 @@ def test_a_journal_that_is_overwritten_in_place_keeps_what_it_had(
         assert not interlock.attention(), interlock.attention()
 
 
+@pytest.mark.parametrize("name", ["supervisor", "mcp-good"])
+def test_a_pipe_in_the_place_of_a_log_holds_nobody_up(interlock: Supervised, name: str) -> None:
+    """A named pipe that nobody reads where a log was: said, and all goes on without that log."""
+    log = interlock.home.logs / f"{name}.log"
+    log.unlink()
+    os.mkfifo(log)
+    place, blamed = interlock.mark(), "supervisor" if name == "supervisor" else "mcp:good"
+    assert interlock.client.control("restart", "mcp:good")["state"] == "READY"
+    whole_turn(interlock, "mcp:good/echo {}")
+    found = interlock.wait_event("attention.changed", blamed, place, code="log_disk_full")
+    assert str(log) in found["message"] and "no regular file" in found["message"]
+    assert run(interlock.home.path, "logs", "--lines", "1", blamed)[0] in (0, 1)
+    log.unlink()
+    assert interlock.client.control("restart", "mcp:good")["state"] == "READY"
+    until(lambda: not interlock.attention(), what="an end of the trouble")
+
+
 def test_the_records_of_processes_come_back(interlock: Supervised) -> None:
     """processes.json deleted: what a crash would leave stays known."""
     interlock.home.processes.unlink()

@@ -23,6 +23,7 @@ from interlock.bus.errors import (
     UsageError,
 )
 from interlock.bus.messages import PROTOCOL
+from interlock.bus.regular import regular
 
 _HOME_NOTE: Final = "home"
 """File in a folder of sockets that is elsewhere: the path of the home that it belongs to."""
@@ -168,7 +169,7 @@ class Home:
         Raises OSError if the folder cannot be read.
         """
         try:
-            with (folder / _HOME_NOTE).open("rb") as note:
+            with open(folder / _HOME_NOTE, "rb", opener=regular) as note:
                 home = cls(Path(os.fsdecode(note.read(_LONGEST_NOTE))))
         except FileNotFoundError:
             return None

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Final
 
+from interlock.bus.regular import regular
+
 OWN: Final = "interlock"
 LAUNCHERS: Final = frozenset(
     "env sudo doas nohup nice ionice setsid timeout stdbuf xargs time watch script unshare nsenter "
@@ -96,7 +98,7 @@ def _is_own(path: str) -> bool:
     if OWN in (_stem(path), _stem(real)):
         return True
     try:
-        with open(real, "rb") as file:
+        with open(real, "rb", opener=regular) as file:
             head = file.read(HEAD)
     except (OSError, ValueError):
         return False

@@ -395,7 +395,9 @@ class Supervisor:
             self.attention.set(Row(name="supervisor", code=code, message=message, fix=fix))
 
     def _log_trouble(self, reason: str) -> None:
-        fix = "Free some space; lines are lost until then, everything else goes on."
+        fix = (
+            "Free some space, or remove what is there; lines are lost until then, all else goes on."
+        )
         self._own_row("log_disk_full", reason, fix, clear=not reason)
 
     def _doors_trouble(self, reason: str) -> None:

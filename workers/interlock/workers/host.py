@@ -323,7 +323,7 @@ class WorkerHost:
                 self.notice("socket_removed", clear=True)
 
     def _log_trouble(self, reason: str) -> None:
-        fix = "Make room on that disk; the worker goes on without its log."
+        fix = "Make room on its disk, or remove what is there; the worker goes on without its log."
         self.notice("log_disk_full", "", reason, fix if reason else "", clear=not reason)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from interlock.bus.regular import regular
 from interlock.workers.secrets import Masks
 
 MAX_BYTES: Final = 5 << 20
@@ -104,8 +105,7 @@ class WorkerLog:
 
     def _open(self) -> None:
         self._path.parent.mkdir(mode=0o700, exist_ok=True)  # not a home that was removed
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        self._fd = os.open(self._path, flags, 0o600)
+        self._fd = regular(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         self._size = os.fstat(self._fd).st_size
         if self._redirect:
             os.dup2(self._fd, 1)

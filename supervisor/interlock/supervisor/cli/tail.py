@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from interlock.bus.regular import regular
+
 _BLOCK: Final = 64 << 10
 _LINE: Final = 1 << 20
 """Bytes after which a line without an end is given out as it is."""
@@ -23,7 +25,7 @@ def last_lines(path: Path, count: int) -> list[str]:
 
 def _from_end(path: Path, count: int) -> list[bytes]:
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=regular) as file:
             at = file.seek(0, os.SEEK_END)
             data = b""
             while at > 0 and data.count(b"\n") <= count:
@@ -68,7 +70,7 @@ class LogTail:
 
     def _open(self) -> None:
         try:
-            self._file = open(self._path, "rb")
+            self._file = open(self._path, "rb", opener=regular)
         except OSError:
             self._file = None
 

@@ -22,6 +22,7 @@ from interlock.bus.errors import (
     RequestTimeoutError,
     SpawnError,
 )
+from interlock.bus.regular import regular
 from interlock.bus.threads import starting_process
 from interlock.supervisor.cli.exits import DONE
 from interlock.supervisor.cli.output import clean, counted, document, note, options, write
@@ -188,9 +189,8 @@ def _answer(home: Home, child: subprocess.Popen[bytes]) -> dict[str, Any] | None
 
 def _log(path: Path) -> int:
     """Return a descriptor for what the supervisor writes past its own log, lost on a full disk."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
     try:
-        return os.open(path, flags, 0o600)
+        return regular(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
     except OSError:
         return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 

@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 
 from interlock.bus.records import DroppedTool
+from interlock.bus.regular import regular
 from interlock.supervisor.config.diff import RESTART_KEYS
 from interlock.supervisor.config.model import (
     CORE_WORKER,
@@ -158,7 +159,7 @@ def left_out(tool: DroppedTool) -> str:
 
 def _read(home: Path) -> dict[str, ServerNotes]:
     try:
-        with (home / FILE).open("rb") as file:
+        with open(home / FILE, "rb", opener=regular) as file:
             return msgspec.json.decode(file.read(MAX_FILE), type=dict[str, ServerNotes])
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return {}

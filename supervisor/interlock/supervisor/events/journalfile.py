@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from interlock.bus.errors import JournalError
+from interlock.bus.regular import regular
 from interlock.supervisor.events.journalrows import (
     UNFINISHED,
     AddItems,
@@ -135,7 +136,7 @@ def connect(path: Path) -> sqlite3.Connection:
     """
     connection: sqlite3.Connection | None = None
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        os.close(regular(path, os.O_CREAT | os.O_RDWR))
         connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
         _prepare(connection, path)
     except (sqlite3.Error, OSError) as error:

@@ -12,6 +12,8 @@ from typing import Final
 
 import msgspec
 
+from interlock.bus.regular import regular
+
 MAX_BYTES: Final = 5 << 20
 RETRY_AFTER: Final = 1.0
 """Seconds between two attempts while the disk refuses."""
@@ -44,8 +46,7 @@ class RotatingFile:
             if self._fd >= 0 and not os.fstat(self._fd).st_nlink:
                 self.close()  # somebody removed the file
             if self._fd < 0:
-                flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-                self._fd = os.open(self._path, flags, 0o600)
+                self._fd = regular(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
                 self._size = os.fstat(self._fd).st_size
             self._size += os.write(self._fd, data)
         except OSError as error:

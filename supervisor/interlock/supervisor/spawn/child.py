@@ -17,6 +17,7 @@ import setproctitle
 
 from interlock.bus import procfs
 from interlock.bus.errors import SpawnError
+from interlock.bus.regular import regular
 from interlock.supervisor.spawn.environment import scrub
 from interlock.supervisor.spawn.files import limit_of_workers
 from interlock.supervisor.spawn.protocol import Spawn
@@ -110,7 +111,7 @@ def _limit(name: str, number: int, value: int | None, grace: int = 0) -> None:
 def _redirect(log: str) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     try:
-        target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) if log else nothing
+        target = regular(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND) if log else nothing
     except OSError:
         target = nothing  # a worker without its log is better than none; it says so itself
     os.dup2(nothing, 0)

@@ -22,6 +22,7 @@ import msgspec
 from interlock.bus import procfs
 from interlock.bus.errors import SpawnError, TooLargeError
 from interlock.bus.records import Child
+from interlock.bus.regular import regular
 from interlock.supervisor.spawn import stopped, sweep
 from interlock.supervisor.spawn.files import spawner_environment
 from interlock.supervisor.spawn.link import Link
@@ -285,7 +286,7 @@ class Launcher:
         if self._log is not None:
             # A spawner without its log is better than none.
             with contextlib.suppress(OSError):
-                return open(self._log, "ab")
+                return open(self._log, "ab", opener=regular)
         return open(os.devnull, "ab")
 
     def _link(self, name: str, end: socket.socket) -> Link:

@@ -14,6 +14,7 @@ import msgspec
 
 from interlock.bus import procfs
 from interlock.bus.records import Child
+from interlock.bus.regular import regular
 
 _PAUSE: Final = 0.005
 _DEBOUNCE: Final = 0.05
@@ -83,7 +84,7 @@ class Records:
         ]
         fresh = self._path.with_suffix(".new")
         try:
-            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            with open(fresh, "wb", opener=regular) as file:
                 file.write(msgspec.json.encode(rows))
             fresh.replace(self._path)
         except OSError:
@@ -118,7 +119,8 @@ def sweep_recorded(path: Path, seconds: float = 2.0) -> list[str]:
     never signalled. Waits up to `seconds` until the killed are gone; removes the file.
     """
     try:
-        rows = msgspec.json.decode(path.read_bytes(), type=list[Recorded])
+        with open(path, "rb", opener=regular) as file:
+            rows = msgspec.json.decode(file.read(), type=list[Recorded])
     except (OSError, msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         rows = []
     boot_id = procfs.boot_id()
