@@ -177,7 +177,7 @@ model = "claude"
     warnings = [line.partition(": ")[2] for line in out.splitlines() if line.startswith("warning")]
     file = cli.folder / "interlock.toml"
     assert warnings == [
-        f"{file}:1: mcp:typo: command not found: mcp-server-tyme",
+        f"{file}:1: mcp:typo: command not found: mcp-server-tyme and what follows it in `command`",
         f"{file}:4: mcp:nowhere: there is no folder {cli.folder / 'gone'}",
         f"{file}:10: mcp:filled: the variable SERVER is not set",
         f"{file}:13: servers at a url are not supported yet: this one does not run",
@@ -192,6 +192,34 @@ model = "claude"
     assert "s3cret" not in out
 
 
+def test_validate_says_of_a_value_what_other_programs_mean_by_it(cli: CommandLine) -> None:
+    (cli.folder / "a.json").write_text(
+        """{"mcpServers": {
+"a": {"command": "sh", "args": ["${workspaceFolder}/x", "${env:HOME}"]},
+"b": {"command": "sh", "env": {"T": "${input:token}", "H": "${env:HOME:-x}"}},
+"c": {"command": "sh", "env": {"T": "${keyring:t}"}},
+"d": {"command": "no-such-npx -y x"}
+}}"""
+    )
+    (cli.folder / "a.toml").write_text('[mcp_servers.e]\ncommand = "sh"\nargs = ["${env:HOME}"]\n')
+    cli.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"
+    found = cli.json("validate", "a.json")["problems"]
+    assert [(one["line"], one["message"]) for one in found] == [
+        (2, "mcp:a: ${workspaceFolder} is no variable: only an editor knows it"),
+        (
+            3,
+            "mcp:b: ${input:token} is no variable: editors ask a person for it, which Interlock "
+            "does not",
+        ),
+        (4, "mcp:c: ${keyring:t} cannot be read: there is no system keyring here"),
+        (5, "command looks like a whole command line; its words belong into args"),
+    ]
+    assert all(one["fix"] for one in found)
+    (told,) = cli.json("validate", "a.toml")["problems"]
+    assert told["message"].endswith("editors write the variable HOME so")
+    assert told["fix"] == "Write ${HOME} in its place."
+
+
 def test_validate_says_once_that_a_file_is_not_trusted_and_that_there_is_none(
     cli: CommandLine,
 ) -> None:
@@ -203,6 +231,7 @@ def test_validate_says_once_that_a_file_is_not_trusted_and_that_there_is_none(
     out = cli.run("validate")
     assert out.count("interlock trust") == 1
     assert "none of its 12 entries acts" in out
+    assert "The configuration has 1 warning." in out, "what is counted is shown"
     problems = cli.json("validate")["problems"]
     assert len(problems) == 12, "for programs each entry stays a row"
 

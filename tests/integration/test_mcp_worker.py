@@ -8,6 +8,7 @@ import os
 from typing import Any
 
 import pytest
+from msgspec import structs
 from worker_rig import content, read, rogue, running, text
 
 from interlock.bus import messages as m
@@ -459,5 +460,21 @@ def test_an_entry_that_cannot_work_fails_for_good(
             assert words in failed.reason and failed.fix
             assert len(failed.reason) < 150 and "bin" not in failed.reason
             assert await rig.exit_code() == 1
+
+    run(scenario())
+
+
+def test_a_server_that_misses_a_variable_is_told_with_what_passes_it_on() -> None:
+    words = "Error: RIG_TOKEN environment variable is required"
+    settings = McpServerSettings(command="sh", args=("-c", f"echo '{words}' >&2; exit 1"))
+    named = structs.replace(settings, env={"RIG_TOKEN": "${RIG_ABSENT:-}"})
+
+    async def scenario() -> None:
+        for entry, advised in ((settings, True), (named, False)):
+            async with running(entry, ready=False) as rig:
+                failed = await rig.expect(m.WorkerFailed)
+                assert failed.code == "server_exited" and words in failed.reason
+                assert ('write env = { RIG_TOKEN = "" }' in failed.fix) is advised
+                assert await rig.exit_code() == 1
 
     run(scenario())

@@ -56,6 +56,11 @@ def test_the_order_without_arguments(tier: Tier, settings: dict[str, Any], expec
     ("tier", "rules", "arguments", "expected"),
     [
         ("monitor", [ETC], {"path": "/etc/passwd"}, "block"),
+        ("safe", [ETC], {"path": "/etc"}, "block"),
+        ("safe", [ETC], {"path": "/etc/"}, "block"),
+        ("safe", [ETC], {"path": "file:///etc"}, "block"),
+        ("safe", [ETC], {"path": "/etcetera"}, "safe"),
+        ("ask", [TMP], {"path": "/tmp"}, "ask"),
         ("monitor", [ETC], {"path": "/home/x"}, "monitor"),
         ("monitor", [ETC], {}, "monitor"),
         ("ask", [TMP], {"path": "/tmp/x"}, "monitor"),

@@ -11,8 +11,8 @@ import keyring.backend
 import keyring.errors
 import pytest
 
+from interlock.bus import references as bus_references
 from interlock.bus.searchpath import search_path
-from interlock.workers import secrets
 from interlock.workers.failure import WorkerError
 from interlock.workers.logs import WorkerLog
 from interlock.workers.programs import find_command
@@ -57,6 +57,39 @@ def test_a_reference_without_a_name_is_told_so() -> None:
     assert "Write the name of a variable" in caught.value.fix
 
 
+@pytest.mark.parametrize(
+    ("reference", "why", "fix"),
+    [
+        ("env:HOME", "editors write the variable HOME so", "Write ${HOME} in its place."),
+        ("input:token", "editors ask a person for it", "`${keyring:NAME}`"),
+        ("workspaceFolder", "only an editor knows it", "Write `.` in its place"),
+        ("userHome", "only an editor knows it", "Write ${HOME} in its place."),
+        ("command:x.y", "no variable is named so", "`${NAME}`"),
+        ("TOKEN:?unset", "no variable is named so", "`${NAME:-default}`"),
+        ("ABSENT", "that variable is not set", "Set ABSENT before `interlock up`."),
+    ],
+)
+def test_what_other_programs_write_is_told_as_that(reference: str, why: str, fix: str) -> None:
+    with pytest.raises(WorkerError) as caught:
+        look_up(f"x ${{{reference}}}")
+    assert why in caught.value.reason and not caught.value.reason.endswith(".")
+    assert fix in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("backend", "why"),
+    [
+        ("keyring.backends.fail.Keyring", "there is no system keyring here"),
+        ("keyring.backends.null.Keyring", "the keyring is switched off (keyring.backends.null"),
+        ("keyrings.alt.file.PlaintextKeyring", "keyrings.alt.file.PlaintextKeyring is not read"),
+    ],
+)
+def test_a_keyring_that_is_not_read_is_named_with_the_reason(backend: str, why: str) -> None:
+    fault = bus_references.keyring_fault(backend)
+    assert fault is not None and fault[0].startswith(why) and "${NAME}" in fault[1]
+    assert bus_references.keyring_fault("keyring.backends.SecretService.Keyring") is None
+
+
 def test_a_command_that_a_variable_leaves_empty_is_told_so() -> None:
     for command in ("", " "):
         with pytest.raises(WorkerError, match="`command` is empty") as caught:
@@ -93,7 +126,7 @@ class Vault(keyring.backend.KeyringBackend):
 def vault(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = keyring.get_keyring()
     keyring.set_keyring(Vault())
-    monkeypatch.setattr(secrets, "ALLOWED_BACKENDS", (Vault.__module__,))
+    monkeypatch.setattr(bus_references, "ALLOWED_BACKENDS", (Vault.__module__,))
     yield
     keyring.set_keyring(before)
 
@@ -109,7 +142,11 @@ def test_keyring_values_and_their_parts() -> None:
 @pytest.mark.usefixtures("vault")
 @pytest.mark.parametrize(
     ("name", "why"),
-    [("none", "no such entry"), ("broken", "a part"), ("locked", "KeyringLocked")],
+    [
+        ("none", "no entry of service interlock and user name none"),
+        ("broken", "a part"),
+        ("locked", "KeyringLocked"),
+    ],
 )
 def test_keyring_troubles_are_named_without_details(name: str, why: str) -> None:
     with pytest.raises(WorkerError) as caught:
@@ -119,8 +156,8 @@ def test_keyring_troubles_are_named_without_details(name: str, why: str) -> None
 
 @pytest.mark.usefixtures("vault")
 def test_a_keyring_that_may_ask_on_a_terminal_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(secrets, "ALLOWED_BACKENDS", ("keyring.backends.",))
-    with pytest.raises(WorkerError, match="no usable system keyring"):
+    monkeypatch.setattr(bus_references, "ALLOWED_BACKENDS", ("keyring.backends.",))
+    with pytest.raises(WorkerError, match="is not read: it may ask"):
         look_up("${keyring:gh}")
 
 

@@ -23,6 +23,20 @@ EXTRA_FOLDERS: Final = (
 )
 """Where programs are that a login shell finds and a desktop's or a service's PATH does not."""
 
+WHOLE_COMMAND: Final = "Write the path alone as `command`, and the words after it as `args`."
+"""What to do about a command line in place of a program."""
+_SOURCES: Final = {"npx": "Node.js", "node": "Node.js", "uvx": "uv", "docker": "Docker"}
+
+
+def source_hint(command: str) -> str:
+    """Return the sentence that says with what a well-known program comes; "" for others.
+
+    >>> source_hint("uvx"), source_hint("x")
+    ('uvx comes with uv. ', '')
+    """
+    source = _SOURCES.get(command)
+    return f"{command} comes with {source}. " if source else ""
+
 
 def search_path(environ: Mapping[str, str]) -> list[str]:
     """Return the folders in which an entry's command is looked for, PATH first.

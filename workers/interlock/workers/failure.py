@@ -8,7 +8,8 @@ from interlock.bus.errors import InterlockError
 class WorkerError(InterlockError):
     """A worker cannot do its job; the host reports it as `failed` and exits with status 1.
 
-    `reason` is one plain sentence for `interlock status`, `fix` what the user can do about it.
+    `reason` is one plain sentence for `interlock status`, kept without its full stop, `fix` what
+    the user can do about it.
     `permanent` means that starting it again soon cannot help. `details` are for the log alone.
     """
 
@@ -18,7 +19,7 @@ class WorkerError(InterlockError):
         self, code: str, reason: str, *, fix: str = "", permanent: bool = False, details: str = ""
     ) -> None:
         super().__init__(reason, code=code)
-        self.reason = reason
+        self.reason = reason.rstrip(".")  # it becomes a part of sentences
         self.fix = fix
         self.permanent = permanent
         self.details = details

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from interlock.bus.searchpath import search_path
+from interlock.bus.searchpath import WHOLE_COMMAND, search_path, source_hint
 from interlock.bus.settings import Limits
 from interlock.workers.failure import WorkerError
 from interlock.workers.secrets import (
@@ -79,13 +79,13 @@ def find_command(command: str, cwd: str, folders: Sequence[str]) -> str:
         raise WorkerError(
             "command_not_found",
             f"command not found: {program} and what follows it in `command`",
-            fix="Write the path alone as `command`, and the words after it as `args`.",
+            fix=WHOLE_COMMAND,
             permanent=True,
         )
     raise WorkerError(
         "command_not_found",
         f"command not found: {command}",
-        fix=f"{_hint(command)}Install it, or write its full path as `command`.",
+        fix=f"{source_hint(command)}Install it, or write its full path as `command`.",
         permanent=True,
         details=f"Looked for {', '.join(candidates)}.",
     )
@@ -115,11 +115,6 @@ def _is_program(path: str) -> bool:
         return False
     with open(descriptor, "rb") as file:
         return os.path.isfile(path) and file.read(4).startswith((b"#!", b"\x7fELF"))
-
-
-def _hint(command: str) -> str:
-    source = {"npx": "Node.js", "node": "Node.js", "uvx": "uv", "docker": "Docker"}.get(command)
-    return f"{command} comes with {source}. " if source else ""
 
 
 def size_in_bytes(size: int | str | None) -> int | None:

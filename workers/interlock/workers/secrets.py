@@ -12,18 +12,23 @@ import asyncio
 import json
 import os
 import re
+import shlex
 import urllib.parse
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from interlock.bus.references import (
+    KEYRING,
+    KEYRING_SERVICE,
+    foreign,
+    keyring_fault,
+    references,
+    replaced,
+)
 from interlock.workers.failure import WorkerError
 
-KEYRING_SERVICE: Final = "interlock"
 KEYRING_TIMEOUT: Final = 5.0
 """Seconds that the keyring may take for one value; a locked one answers after about 2.5."""
-ALLOWED_BACKENDS: Final = ("keyring.backends.", "keyring.testing.")
-"""Other backends may ask for a password on a terminal, which would block the worker."""
-REFUSED_BACKENDS: Final = ("keyring.backends.fail", "keyring.backends.null")
 MAX_CHUNKS: Final = 64
 OWN_PREFIX: Final = "INTERLOCK_"
 """Variables of Interlock itself; no program below a worker gets one, whatever its entry names."""
@@ -37,7 +42,6 @@ PUBLIC_VARIABLES: Final = frozenset(
 )
 """Variables whose values are no secret, so that naming one does not hide them in logs."""
 
-_REFERENCE = re.compile(r"\$(?:\$|\{([^{}]*)\})")
 _CHUNKED = re.compile(r"chunks:([0-9]{1,3})")
 _SECRET_NAME = re.compile(r"key|token|secret|passw|auth|credential|cookie", re.IGNORECASE)
 _URL_PASSWORD = re.compile(r"://[^/@\s:]*:([^/@\s]+)@")
@@ -118,15 +122,6 @@ def _spellings(value: str) -> set[str]:
     )
 
 
-def references(value: str) -> list[str]:
-    """Return the inner texts of all references in `value`, in order.
-
-    >>> references("Bearer ${keyring:github} $${no}")
-    ['keyring:github']
-    """
-    return [match[1] for match in _REFERENCE.finditer(value) if match[1] is not None]
-
-
 async def resolve(value: str, environ: Mapping[str, str], masks: Masks, where: str) -> str:
     """Return `value` with every reference replaced, and hide what came from outside.
 
@@ -136,7 +131,7 @@ async def resolve(value: str, environ: Mapping[str, str], masks: Masks, where: s
     for reference in references(value):
         if reference not in found:
             found[reference] = await _lookup(reference, environ, masks, where)
-    return _REFERENCE.sub(lambda match: "$" if match[1] is None else found[match[1]], value)
+    return replaced(value, found)
 
 
 async def resolve_entries(
@@ -177,7 +172,7 @@ def hide_literals(values: Iterable[str], masks: Masks) -> None:
 def variables(values: Iterable[str]) -> set[str]:
     """Return the names of the environment variables that `values` refer to."""
     names = (reference for value in values for reference in references(value))
-    return {name.partition(":-")[0] for name in names if not name.startswith("keyring:")}
+    return {name.partition(":-")[0] for name in names if not name.startswith(KEYRING)}
 
 
 def _only_public(value: str) -> bool:
@@ -204,15 +199,17 @@ async def _lookup(reference: str, environ: Mapping[str, str], masks: Masks, wher
     if not variable.strip():
         fix = "Write the name of a variable between the braces, or take them out."
         raise _unresolved(reference, where, "it names no variable", fix)
-    raise _unresolved(
-        reference, where, "that variable is not set", f"Set {variable} before `interlock up`."
+    why, fix = foreign(reference) or (
+        "that variable is not set",
+        f"Set {variable} before `interlock up`.",
     )
+    raise _unresolved(reference, where, why, fix)
 
 
 def _unresolved(reference: str, where: str, why: str, fix: str) -> WorkerError:
     return WorkerError(
         "secret_unresolved",
-        f"${{{reference}}} in {where} cannot be resolved: {why}.",
+        f"${{{reference}}} in {where} cannot be resolved: {why}",
         fix=fix,
         permanent=True,
     )
@@ -236,8 +233,9 @@ async def _from_keyring(name: str, where: str) -> str:
         raise _unresolved(reference, where, why, again)
     value = task.result()
     if value is None:
-        fix = f"Store it: `keyring set {KEYRING_SERVICE} {name}`."
-        raise _unresolved(reference, where, "the keyring has no such entry", fix)
+        fix = f"Store it: `keyring set {KEYRING_SERVICE} {shlex.quote(name)}`."
+        why = f"the keyring has no entry of service {KEYRING_SERVICE} and user name {name}"
+        raise _unresolved(reference, where, why, fix)
     return value
 
 
@@ -246,12 +244,9 @@ def _read_keyring(name: str) -> str | None:
 
     backend = keyring.get_keyring()
     path = f"{type(backend).__module__}.{type(backend).__qualname__}"
-    if not path.startswith(ALLOWED_BACKENDS) or path.startswith(REFUSED_BACKENDS):
-        raise WorkerError(
-            "secret_unresolved",
-            f"no usable system keyring ({path})",
-            fix="Use an environment variable instead, or install a system keyring.",
-        )
+    fault = keyring_fault(path)
+    if fault is not None:
+        raise WorkerError("secret_unresolved", fault[0], fix=fault[1])
     value = keyring.get_password(KEYRING_SERVICE, name)
     chunked = _CHUNKED.fullmatch(value) if value else None
     if chunked is None:

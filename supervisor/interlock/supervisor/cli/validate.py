@@ -45,7 +45,8 @@ def validate(file: Path | None, as_json: bool) -> int:
     if as_json:
         document({"ok": not errors, "problems": [msgspec.to_builtins(each) for each in problems]})
         return FAILED if errors else DONE
-    for problem in _together(problems):
+    shown = list(_together(problems))
+    for problem in shown:
         write(exact(f"{problem.severity}: {problem}"))
         if problem.fix:
             write(exact(f"    do: {problem.fix}"))
@@ -56,7 +57,7 @@ def validate(file: Path | None, as_json: bool) -> int:
     if file is None and not (looked := _files())[0]:
         write(clean(f"There is no configuration here. Files that would count: {looked[1]}."))
         return DONE
-    count = len(problems)
+    count = len(shown)
     told = f"has {count} warning{'s' * (count != 1)}" if count else "is in order"
     write(clean(f"{what} {told}."))
     return DONE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from interlock.supervisor.config.text import BadFileError
@@ -35,6 +36,8 @@ _RENAMED: Final[dict[str, str]] = {
     "disabledTools": "disabled_tools",
     "excludeTools": "disabled_tools",
 }
+_VARIABLE: Final = re.compile(r"(?<!\$)\$\{env:(?=[A-Za-z_][A-Za-z0-9_]*(?::-[^{}]*)?\})")
+"""How editors write a variable."""
 _LABELS: Final = frozenset({"name", "title", "category", "complexity", "note", "notes", "icon"})
 """Keys that only describe; dropped without a word."""
 
@@ -92,6 +95,17 @@ def _without_approvals(entry: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
+def _own_variables(value: Any) -> Any:
+    """Return a value with the variables in its texts as we write them."""
+    if isinstance(value, str):
+        return _VARIABLE.sub("${", value)
+    if isinstance(value, list):
+        return [_own_variables(one) for one in value]
+    if isinstance(value, dict):
+        return {key: _own_variables(one) for key, one in value.items()}
+    return value
+
+
 def entry_table(entry: Any) -> Any:
     """Return one server's entry under our key names; what is not an object comes back as it is.
 
@@ -122,4 +136,7 @@ def entry_table(entry: Any) -> Any:
         table["env"] = {
             name: f"${{{name}:-}}" if value == "" else value for name, value in env.items()
         }
+    for key in ("command", "args", "env", "url", "headers", "cwd"):
+        if key in table:
+            table[key] = _own_variables(table[key])
     return table

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
 
 from interlock.bus.own import runs_interlock
-from interlock.bus.searchpath import search_path
+from interlock.bus.references import KEYRING, foreign, keyring_fault, references
+from interlock.bus.searchpath import WHOLE_COMMAND, search_path, source_hint
 from interlock.supervisor.config.model import CliEntry, Problem, ServerEntry, Settings, worker_name
-
-_REFERENCE: Final = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-"""A variable without a default; those of the keyring have a colon."""
 
 
 def absent(settings: Settings, environ: Mapping[str, str]) -> Iterator[Problem]:
@@ -26,17 +22,11 @@ def absent(settings: Settings, environ: Mapping[str, str]) -> Iterator[Problem]:
         entries: Mapping[str, ServerEntry | CliEntry] = getattr(settings, section)
         for name, entry in entries.items():
             if entry.settings.enabled:
-                for key, variable in _unset(entry, environ):
-                    yield Problem(
-                        file=entry.origin.file,
-                        line=entry.origin.line,
-                        key=f"{section}.{name}.{key}",
-                        message=f"{worker_name(section, name)}: the variable {variable} is not set",
-                        severity="warning",
-                        code="secret_unresolved",
-                        fix=f"Set {variable} before `interlock up`, or write a default.",
-                    )
-                for key, code, message, fix in _missing(entry, folders):
+                unresolved = (
+                    (key, "secret_unresolved", why, fix)
+                    for key, why, fix in _unresolved(entry, environ)
+                )
+                for key, code, message, fix in (*unresolved, *_missing(entry, folders)):
                     yield Problem(
                         file=entry.origin.file,
                         line=entry.origin.line,
@@ -48,17 +38,35 @@ def absent(settings: Settings, environ: Mapping[str, str]) -> Iterator[Problem]:
                     )
 
 
-def _unset(entry: ServerEntry | CliEntry, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield key and name of each variable that the entry needs and the environment lacks, once."""
+def _unresolved(
+    entry: ServerEntry | CliEntry, environ: Mapping[str, str]
+) -> Iterator[tuple[str, str, str]]:
+    """Yield key, message and fix for each reference in the entry that nothing stands for, once."""
     settings = entry.settings
     values: Mapping[str, Iterable[str]]
     values = {"command": [settings.command], "args": settings.args, "env": _env(settings.env)}
     seen: set[str] = set()
     for key, texts in values.items():
-        for variable in (name for text in texts for name in _REFERENCE.findall(text)):
-            if variable not in environ and variable not in seen:
-                seen.add(variable)
-                yield key, variable
+        for reference in (each for text in texts for each in references(text)):
+            if reference in seen or reference in environ:
+                continue
+            seen.add(reference)
+            if reference.startswith(KEYRING):
+                if fault := _no_keyring():
+                    yield key, f"${{{reference}}} cannot be read: {fault[0]}", fault[1]
+            elif strange := foreign(reference):
+                yield key, f"${{{reference}}} is no variable: {strange[0]}", strange[1]
+            elif ":-" not in reference and reference.strip():
+                fix = f"Set {reference} before `interlock up`, or write a default."
+                yield key, f"the variable {reference} is not set", fix
+
+
+def _no_keyring() -> tuple[str, str] | None:
+    """Why no keyring can be read, and what to do. Does not look into it: it may be locked."""
+    import keyring  # imported where it is needed: it costs 60 ms
+
+    backend = type(keyring.get_keyring())
+    return keyring_fault(f"{backend.__module__}.{backend.__qualname__}")
 
 
 def _env(entries: Mapping[str, str]) -> list[str]:
@@ -94,7 +102,11 @@ def _missing(entry: ServerEntry | CliEntry, folders: str) -> Iterator[tuple[str,
     else:
         found = shutil.which(program, path=folders)
     if found is None:
-        fix = "Install it, or write its full path as `command`."
+        if shown != command and isinstance(entry, ServerEntry) and not entry.settings.args:
+            return  # told of as a whole command line
+        fix = f"{source_hint(shown)}Install it, or write its full path as `command`."
+        if shown != command:
+            shown, fix = f"{shown} and what follows it in `command`", WHOLE_COMMAND
         yield "command", "command_not_found", f"command not found: {shown}", fix
     elif isinstance(entry, CliEntry) and _is_interlock(os.path.abspath(found), entry, folder):
         message = "it would run Interlock itself, and agents never may"

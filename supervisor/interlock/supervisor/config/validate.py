@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from interlock.bus.errors import UsageError
+from interlock.bus.searchpath import WHOLE_COMMAND
 from interlock.bus.settings import (
     AgentSettings,
     CliToolSettings,
@@ -318,7 +319,7 @@ class _Validation:
             checker.error("wrong_value", (*path, "url"), message)
         if not remote and " " in settings.command and not settings.args:
             message = "command looks like a whole command line; its words belong into args"
-            self.report("whole_command", (*path, "command"), message)
+            self.report("whole_command", (*path, "command"), message, WHOLE_COMMAND)
         if settings.idle_stop:
             message = "idle_stop is not supported yet: the server runs all the time"
             self.report("not_supported", (*path, "idle_stop"), message, "remove it, or set it to 0")

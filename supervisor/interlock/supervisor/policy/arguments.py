@@ -32,6 +32,10 @@ CHARACTERS: Final = 16 << 20
 _NUMBER: Final = re.compile(r"[+-]?(?:\d{1,40}\.?\d{0,40}|\.\d{1,40})(?:e[+-]?\d{1,2})?", re.ASCII)
 
 
+_OPEN_END: Final = re.compile(r"(?:^|[*?][^/]*|/)$")
+"""No single folder: nothing at all, or a last name with wildcards."""
+
+
 class UndecidedError(Exception):
     """Arguments are too many, or too odd, to be compared with a rule."""
 
@@ -222,7 +226,18 @@ def _compiled(pattern: str) -> Any:
 
 @lru_cache(PATTERNS)
 def _patterns(pattern: str) -> frozenset[str]:
-    """The spellings of a pattern that forbids; one of an address means the address."""
+    """The spellings of a pattern that forbids; one of an address means the address.
+
+    One of all that is in a folder means the folder, too: a list of it, or a repository.
+    """
+    found = _spellings_of(pattern)
+    folder = pattern.removesuffix("/*")
+    if folder == pattern or _OPEN_END.search(folder):
+        return found
+    return found | _spellings_of(folder)
+
+
+def _spellings_of(pattern: str) -> frozenset[str]:
     plain = _plain(pattern)
     addresses = meanings(plain) if "?" not in plain else ()
     return frozenset({pattern, plain, *(one for one in addresses if "://" in one)})

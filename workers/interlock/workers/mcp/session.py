@@ -23,6 +23,7 @@ from interlock.workers.looks import items
 from interlock.workers.mcp import extras, tools
 from interlock.workers.mcp.frames import Frame, json_string, mend_text, read_error
 from interlock.workers.mcp.handshake import SdkSession
+from interlock.workers.mcp.lastwords import unseen_variable
 from interlock.workers.mcp.mending import fault_of, mended_frame
 from interlock.workers.mcp.process import ServerProcess, start_server
 from interlock.workers.mcp.stderr import StderrReader
@@ -141,6 +142,11 @@ class McpSession:
         how = describe_exit(self.process.exited.result())
         reason = f"the server {how}" + (f"; its last words: {words}" if words else "")
         fix = f"Look at its log: `interlock logs {shlex.quote(self._worker)}`."
+        if not self._open and (unseen := unseen_variable(words, self._command.env)):
+            fix = (
+                f'A server sees only what its `env` names: write env = {{ {unseen} = "" }} to pass '
+                f"on {unseen} as it is where `interlock up` runs."
+            )
         return WorkerError("server_exited", reason, fix=fix)
 
     def last_words(self) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import deque
 from typing import Final
 
 from interlock.workers.logs import RateLimit, WorkerLog
+from interlock.workers.mcp.lastwords import telling
 from interlock.workers.mcp.lines import KEPT_OF_LONG, LineSplitter, LongLine
 from interlock.workers.mcp.transport import enlarge_pipe
 from interlock.workers.pipes import read_now
@@ -21,17 +23,19 @@ BEGINNING: Final = 256
 """Characters that are kept of a line over MAX_LINE."""
 LAST_LINE: Final = 300
 """Characters of the last line that an error text quotes."""
+KEPT_LINES: Final = 24
+"""Last lines of which one is quoted; what npm and node say at an end is not longer."""
 
 
 class StderrReader:
     """Drains the pipe `descriptor` into `log` and closes it at its end.
 
-    Lines over the rate are counted in one line later; the last one that is not blank is kept,
-    masked.
+    Lines over the rate are counted in one line later; the last ones that are not blank are
+    kept, masked.
     """
 
     def __init__(self, descriptor: int, log: WorkerLog) -> None:
-        self.last_line = ""
+        self._last: deque[str] = deque(maxlen=KEPT_LINES)
         self._fd, self._log = descriptor, log
         self._splitter, self._limit = LineSplitter(MAX_LINE), RateLimit(LINES_PER_SECOND)
         self._loop = asyncio.get_running_loop()
@@ -41,6 +45,11 @@ class StderrReader:
         os.set_blocking(descriptor, False)
         enlarge_pipe(descriptor)
         self._loop.add_reader(descriptor, self._readable)
+
+    @property
+    def last_line(self) -> str:
+        """The last line that tells something, masked and cut."""
+        return telling(self._last)
 
     def close(self) -> None:
         """Stop reading; twice is harmless."""
@@ -82,8 +91,8 @@ class StderrReader:
         for line in said:
             if self._limit.admit(now):
                 self._log.line("STDERR", self._text(line))
-        if said:
-            self.last_line = self._log.masks.clip(self._text(said[-1]).strip(), LAST_LINE)
+        clip = self._log.masks.clip
+        self._last.extend(clip(self._text(line).strip(), LAST_LINE) for line in said[-KEPT_LINES:])
 
     def _text(self, line: bytes) -> str:
         if not isinstance(line, LongLine):

@@ -1,0 +1,66 @@
+"""Which of a server's last lines is quoted, and what it asks for."""
+
+from __future__ import annotations
+
+import pytest
+
+from interlock.workers.mcp.lastwords import telling, unseen_variable
+
+NPM = """npm error code E404
+npm error 404 Not Found - GET https://registry.npmjs.org/x - Not found
+npm error 404
+npm error 404  'x@*' is not in this registry.
+npm error 404
+npm error 404 Note that you can also install from a
+npm error 404 tarball, folder, http url, or git folder.
+npm notice
+npm error A complete log of this run can be found in: /home/me/.npm/_logs/x.log"""
+NODE = """node:internal/modules/cjs/loader:1215
+throw err;
+^
+
+Error: Cannot find module '/x/y.js'
+at Module._resolveFilename (node:internal/modules/cjs/loader:1212:15)
+at node:internal/main/run_main_module:28:49 {
+code: 'MODULE_NOT_FOUND',
+requireStack: []
+}
+
+Node.js v20.20.0"""
+PYTHON = """Traceback (most recent call last):
+File "x.py", line 1, in <module>
+os.environ["GITHUB_TOKEN"]
+KeyError: 'GITHUB_TOKEN'"""
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (NPM, "npm error 404 Not Found - GET https://registry.npmjs.org/x - Not found"),
+        (NODE, "Error: Cannot find module '/x/y.js'"),
+        (PYTHON, "KeyError: 'GITHUB_TOKEN'"),
+        ("starting\nno licence", "no licence"),
+        ("starting\n}", "starting"),
+        ("}", "}"),
+        ("", ""),
+    ],
+)
+def test_the_line_that_tells_is_quoted(said: str, words: str) -> None:
+    assert telling([line for line in said.splitlines() if line.strip()]) == words
+
+
+@pytest.mark.parametrize(
+    ("words", "variable"),
+    [
+        ("KeyError: 'GITHUB_TOKEN'", "GITHUB_TOKEN"),
+        ("GITHUB_TOKEN environment variable is required", "GITHUB_TOKEN"),
+        ("Please set the env var API_KEY_2", "API_KEY_2"),
+        ("HOME_DIR must be set", ""),
+        ("INTERLOCK_HOME must be set", ""),
+        ("Error [ERR_MISSING_ARGS]: something is required", ""),
+        ("started GITHUB_TOKEN", ""),
+        ("no licence", ""),
+    ],
+)
+def test_a_variable_that_is_missed_is_found(words: str, variable: str) -> None:
+    assert unseen_variable(words, {"HOME_DIR"}) == variable
