@@ -51,8 +51,12 @@ class Listening:
         """
         if self._there():
             return False
-        # To unbind would end all connections that came in here; so one descriptor stays open.
-        self._turn_away()
+        if self._turnstile is not None:
+            self._exchange(self._turnstile)
+            return True
+        # Without one, libzmq has to bind again; to unbind would end all connections that came in
+        # here, so one descriptor stays open each time.
+        _turn_away(self._listener)
         self._stop()
         try:
             self._bind()
@@ -69,11 +73,9 @@ class Listening:
         self._file = None
 
     def _bind(self) -> None:
-        # To take a failed bind back ends all that came in under that name: none is used twice.
-        fresh = self.path.with_name(f".{os.getpid()}.{next(self._names)}")
-        fresh.unlink(missing_ok=True)
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        fresh = self._fresh()
         self._turnstile: Turnstile | None = None
+        self._listener = _listener()
         try:
             self._listener.bind(os.fspath(fresh))
             self._listener.listen(BACKLOG)
@@ -81,15 +83,42 @@ class Listening:
             # Where the system has no such thing, libzmq takes whatever comes.
             with contextlib.suppress(NoTurnstileError):
                 self._turnstile = Turnstile(self._listener, given, self._on_full, self._first)
-            found = fresh.stat()
-            self._file = (found.st_dev, found.st_ino)
-            fresh.rename(self.path)
+            self._name(fresh)
         except (OSError, zmq.ZMQError):
             self._stop()
             with contextlib.suppress(zmq.ZMQError):  # it had not come to that
                 self._sock.unbind(f"ipc://{fresh}")
             fresh.unlink(missing_ok=True)
             raise
+
+    def _exchange(self, turnstile: Turnstile) -> None:
+        """Have libzmq listen at a new file, with the descriptor that it has."""
+        fresh, new = self._fresh(), _listener()
+        before = self._listener
+        try:
+            new.bind(os.fspath(fresh))
+            new.listen(BACKLOG)
+            turnstile.replace(new)
+            _turn_away(before)
+            self._name(fresh)
+        except OSError:
+            fresh.unlink(missing_ok=True)
+            raise
+        finally:
+            self._listener = turnstile.waiting
+            (new if self._listener is before else before).close()
+
+    def _fresh(self) -> Path:
+        # To take a failed bind back ends all that came in under that name: none is used twice.
+        fresh = self.path.with_name(f".{os.getpid()}.{next(self._names)}")
+        fresh.unlink(missing_ok=True)
+        return fresh
+
+    def _name(self, fresh: Path) -> None:
+        """Give the file its name, now that it is guarded."""
+        found = fresh.stat()
+        self._file = (found.st_dev, found.st_ino)
+        fresh.rename(self.path)
 
     def _give(self, fresh: Path) -> int:
         """Hand libzmq a descriptor of its own; it closes that."""
@@ -101,16 +130,6 @@ class Listening:
             os.close(given)
             raise
         return given
-
-    def _turn_away(self) -> None:
-        """Hang up on those who wait to be let in: they try again, and find the new file.
-
-        Nobody would let them in any more, which libzmq notices no sooner than after its time for
-        the greeting; what a caller had queued by then would be lost.
-        """
-        with contextlib.suppress(OSError):  # nobody waits any more
-            while True:
-                self._listener.accept()[0].close()
 
     def _there(self) -> bool:
         try:
@@ -124,3 +143,18 @@ class Listening:
             self._turnstile.close()
             self._turnstile = None
         self._listener.close()
+
+
+def _listener() -> socket.socket:
+    return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+
+
+def _turn_away(listener: socket.socket) -> None:
+    """Hang up on those who wait to be let in: they try again, and find the new file.
+
+    Nobody would let them in any more, which libzmq notices no sooner than after its time for the
+    greeting; what a caller had queued by then would be lost.
+    """
+    with contextlib.suppress(OSError):  # nobody waits any more
+        while True:
+            listener.accept()[0].close()

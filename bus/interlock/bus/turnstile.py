@@ -34,6 +34,8 @@ AT_ONCE: Final = 0.0003
 _FIND: Final = 0.5
 """Seconds within which libzmq's thread must have begun to listen."""
 _PAUSE: Final = 0.0002
+_ADD: Final = 1
+_REMOVE: Final = 2
 _MODIFY: Final = 3
 
 
@@ -72,7 +74,8 @@ class Turnstile:
     ) -> None:
         import asyncio
 
-        self._waiting = waiting
+        self.waiting = waiting
+        """The socket that it stands before."""
         self._accepting = accepting
         self._on_full = on_full
         self._first = first
@@ -86,12 +89,29 @@ class Turnstile:
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(waiting, self._let_in)
 
+    def replace(self, waiting: socket.socket) -> None:
+        """Have libzmq's thread wait on another listening socket in place of the one before.
+
+        It knows a number and what is registered for it, so both stay and mean the new socket.
+        Whoever still waits at the one before is hung up on when its last descriptor is closed, that
+        which came as `waiting`. Raises OSError; called again it goes on where it ended.
+        """
+        self._loop.remove_reader(self.waiting)
+        self._turn(0, _REMOVE)
+        os.dup2(waiting.fileno(), self._accepting, inheritable=False)
+        self._ready.unregister(self.waiting)
+        self._ready.register(waiting, select.POLLIN)
+        self.waiting = waiting
+        self._stop()
+        if self._timer is None:
+            self._loop.add_reader(waiting, self._let_in)
+
     def close(self) -> None:
         """Let nobody in any more; call it before the socket is closed."""
         # Afterwards the number may mean another connection, which must not be touched.
         self._stop()
         self._accepting = -1
-        self._loop.remove_reader(self._waiting)
+        self._loop.remove_reader(self.waiting)
         for timer in (self._timer, self._calm):
             if timer is not None:
                 timer.cancel()
@@ -107,7 +127,7 @@ class Turnstile:
             if time.monotonic() > end or not self._ready.poll(0):
                 return
         self._stop()
-        self._loop.remove_reader(self._waiting)
+        self._loop.remove_reader(self.waiting)
         self._timer = self._loop.call_later(LOOK, self._look_again)
         if self._calm is not None:
             self._calm.cancel()
@@ -120,7 +140,7 @@ class Turnstile:
         self._timer = None
         if self._room():
             self._calm = self._loop.call_later(CALM, self._over)
-            self._loop.add_reader(self._waiting, self._let_in)
+            self._loop.add_reader(self.waiting, self._let_in)
         else:
             self._timer = self._loop.call_later(LOOK, self._look_again)
 
@@ -140,12 +160,19 @@ class Turnstile:
     def _stop(self) -> None:
         self._turn(select.EPOLLONESHOT)
 
-    def _turn(self, events: int) -> None:
+    def _turn(self, events: int, how: int = _MODIFY) -> None:
         """Say what libzmq's thread is to be woken for, once."""
-        event = _event()(events, self._data)
-        if _epoll_ctl()(self._poller, _MODIFY, self._accepting, ctypes.byref(event)) != 0:
-            number = ctypes.get_errno()
+        number = self._tell(how, events)
+        if number == errno.ENOENT and how == _MODIFY:
+            # It has to be known to libzmq's thread again before that closes it, or that aborts.
+            number = self._tell(_ADD, events)
+        if number not in (0, errno.ENOENT):
             raise OSError(number, os.strerror(number))
+
+    def _tell(self, how: int, events: int) -> int:
+        event = _event()(events, self._data)
+        done = _epoll_ctl()(self._poller, how, self._accepting, ctypes.byref(event))
+        return 0 if done == 0 else ctypes.get_errno()
 
     def _over(self) -> None:
         self._calm = None
