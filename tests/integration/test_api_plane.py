@@ -204,6 +204,35 @@ def test_what_is_under_way_at_the_end_is_answered(tmp_path: Path) -> None:
     on_stage(tmp_path, play)
 
 
+def test_a_client_that_waits_long_is_not_forgotten_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer comes, however many clients have come and gone meanwhile."""
+    monkeypatch.setattr(api_module, "MAX_CLIENTS", 3)
+    decided = asyncio.Event()
+
+    async def slow(identity: bytes, message: m.ReplayGet, body: bytes | None) -> bytes:
+        await decided.wait()
+        return b"[]"
+
+    async def play(stage: Stage, peer: Peer) -> None:
+        stage.api.serve({m.ReplayGet: slow}, frozenset())
+        fields = {"type": "replay", "id": 9, "key": KEY, "epoch": "e", "seq": 0}
+        peer.send(b"json", CODECS[b"json"](fields))
+        for number in range(20):
+            other = Peer(stage.ctx, stage.address)
+            await ask(other, b"json", type="status", id=number + 1)
+            other.close()
+        decided.set()
+        reply, _ = await answer(peer)
+        while reply.id == 0:  # a look whether it is there
+            reply, _ = await answer(peer)
+        assert (reply.id, reply.code) == (9, "ok")
+        assert len(stage.gone) > 10
+
+    on_stage(tmp_path, play)
+
+
 def test_clients_that_left_are_not_remembered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,6 +29,7 @@ class Clients:
     def __init__(self) -> None:
         self.got: list[tuple[bytes, Items, bytes]] = []
         self.full: set[bytes] = set()
+        self.left: set[bytes] = set()
         self.tried = asyncio.Event()
 
     def __call__(self, identity: bytes, message: ApiAnswer, body: bytes | None) -> bool:
@@ -54,7 +56,7 @@ async def logs(
     clients = Clients()
     journal = Journal(path / "j.sqlite3", "e1", lambda *_, **__: None)
     await journal.open()
-    made = TurnLogs(journal, clients, bounds)
+    made = TurnLogs(journal, clients, bounds, lambda identity: identity not in clients.left)
     try:
         yield made, clients, journal
     finally:
@@ -147,7 +149,7 @@ def test_a_full_watcher_is_tried_again_and_hinders_nobody(tmp_path: Path) -> Non
 
 def test_a_watcher_that_takes_nothing_is_dropped(tmp_path: Path) -> None:
     async def story() -> None:
-        bounds = LogBounds(retry=0.005, patience=0.02, watchers=1)
+        bounds = LogBounds(retry=0.005, patience=0.02, watchers=1, always=0)
         async with logs(tmp_path, bounds) as (made, clients, _):
             made.begin(T)
             made.append(T, [item("a")])
@@ -165,6 +167,43 @@ def test_a_watcher_that_takes_nothing_is_dropped(tmp_path: Path) -> None:
             clients.full.clear()
             made.append(T, [item("b")])
             assert clients.texts(b"gone") == []
+
+    asyncio.run(story())
+
+
+def test_no_client_takes_the_places_of_all_watchers(tmp_path: Path) -> None:
+    async def story() -> None:
+        bounds = LogBounds(watchers=6, of_client=4, always=1)
+        async with logs(tmp_path, bounds) as (made, clients, _):
+            made.begin(T)
+            made.append(T, [item("a")])
+            for greedy in (b"x", b"y"):
+                with pytest.raises(OverloadedError):
+                    for watch in range(5):  # without credit nothing is sent, and nothing fails
+                        await made.watch(greedy, watch, T, offset=0, credit=0)
+            await made.watch(b"c", 1, T, offset=0, credit=9)
+            assert clients.texts() == ["a"]
+            with pytest.raises(OverloadedError):
+                await made.watch(b"c", 2, T, offset=0, credit=9)
+            clients.left.add(b"x")
+            await made.watch(b"c", 2, T, offset=0, credit=9)
+            assert clients.texts() == ["a", "a"]
+
+    asyncio.run(story())
+
+
+def test_who_left_a_quiet_turn_watches_no_more(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with logs(tmp_path, LogBounds(ended=0, look=0.01)) as (made, clients, journal):
+            evicted = asyncio.Event()
+            await finish(made, journal, T)
+            await made.watch(b"c", 1, T, offset=0, credit=0)
+            await made.watch(b"d", 1, T, offset=0, credit=0)
+            made.on_evicted = lambda turn: evicted.set()
+            clients.left.update((b"c", b"d"))
+            async with asyncio.timeout(5):
+                await evicted.wait()
+            assert not made.known(T)
 
     asyncio.run(story())
 

@@ -243,7 +243,7 @@ class Supervisor:
     def _make_turns(self, ticket_life: float) -> None:
         self._tickets = TicketOffice(life=ticket_life)
         self._journal = Journal(self.home.journal, self.epoch, self._own_row)
-        self._turn_logs = TurnLogs(self._journal, self._api.answer)
+        self._turn_logs = TurnLogs(self._journal, self._api.answer, present=self._api.present)
         self._approvals = ApprovalDesk(self._journal, self.sequencer, self._own_row)
         self._catalog = Catalog()
         self.turns = TurnService(

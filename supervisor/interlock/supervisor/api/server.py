@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import itertools
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
@@ -68,7 +69,10 @@ UNREAD: Final = 10.0
 LOOK: Final = 0.02
 """Seconds between two looks whether it has."""
 MAX_CLIENTS: Final = 10_000
-"""Clients whose encoding is remembered; the one that asked longest ago is forgotten first."""
+"""Clients that are remembered before it is looked who is gone: first those that asked longest ago.
+"""
+LOOKS: Final = 4
+"""Clients of which that is looked for each request, once there are so many."""
 REQUEST_TIME: Final = 60.0
 """Seconds that a handler may take, unless it has a time of its own."""
 
@@ -322,6 +326,7 @@ class Api:
         self._encodings[identity] = encoding
         self._encodings.move_to_end(identity)
         if len(self._encodings) > MAX_CLIENTS:
-            forgotten = self._encodings.popitem(last=False)[0]
-            self._roles.pop(forgotten, None)
-            self._unsent.forget(forgotten)
+            # Whoever is connected may wait for an answer; how many are, descriptors bound.
+            for oldest in list(itertools.islice(self._encodings, LOOKS)):
+                if self.present(oldest):
+                    self._encodings.move_to_end(oldest)

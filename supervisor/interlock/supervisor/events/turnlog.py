@@ -34,6 +34,12 @@ class LogBounds(msgspec.Struct, frozen=True, kw_only=True):
     turn: int = 64 << 20
     """Bytes of one turn's items; beyond it the turn is ended."""
     watchers: int = 1_000
+    """Watches of all clients, beyond which each may have `always` of them."""
+    of_client: int = 100
+    """Watches of one client."""
+    always: int = 4
+    look: float = 10.0
+    """Seconds between two looks whether those who watch are still there."""
     retry: float = 0.1
     """Seconds between two attempts to send to a watcher that was full."""
     patience: float = 30.0
@@ -63,12 +69,20 @@ class _Watcher:
 class TurnLogs:
     """Owns the items of all turns; streams them to watchers without ever waiting for one.
 
-    Used in the event loop only. `answer` sends `Items` to an api identity.
+    Used in the event loop only. `answer` sends `Items` to an api identity; `present` says whether
+    there still is a client of that identity.
     """
 
-    def __init__(self, journal: Journal, answer: Answer, bounds: LogBounds | None = None) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        answer: Answer,
+        bounds: LogBounds | None = None,
+        present: Callable[[bytes], bool] = lambda identity: True,
+    ) -> None:
         self._journal = journal
         self._answer = answer
+        self._present = present
         self._bounds = bounds or LogBounds()
         self._logs: dict[str, _Log] = {}
         self._ended: OrderedDict[str, _Log] = OrderedDict()
@@ -76,6 +90,7 @@ class TurnLogs:
         self._watchers: dict[tuple[bytes, int], _Watcher] = {}
         self._loading: dict[tuple[bytes, int], int] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._looking: asyncio.TimerHandle | None = None
         self.on_evicted: Callable[[str], None] = _nothing
         """Called with each turn that left memory."""
 
@@ -153,8 +168,7 @@ class TurnLogs:
         self._remove(key)
         self.reserve(*key)
         try:
-            if len(self._watchers) + len(self._loading) > self._bounds.watchers:
-                raise OverloadedError("Too many watchers; end one and try again.")
+            self._check_room(identity)
             if turn not in self._logs:
                 items = await self._journal.items(turn)
                 if key not in self._loading:
@@ -170,6 +184,8 @@ class TurnLogs:
         watcher = _Watcher(key, log, max(offset, 0), _clamp(credit))
         log.watchers.add(watcher)
         self._watchers[key] = watcher
+        if self._looking is None:
+            self._look_later()
         self._feed(watcher)
         self._evict()
 
@@ -192,6 +208,35 @@ class TurnLogs:
         """End all watches of a client that is gone."""
         for key in [key for key in (*self._watchers, *self._loading) if key[0] == identity]:
             self.unwatch(*key)
+
+    def _check_room(self, identity: bytes) -> None:
+        """Raise OverloadedError if a client that begins a watch has too many, or all have."""
+        bounds = self._bounds
+        mine = sum(key[0] == identity for key in (*self._watchers, *self._loading))
+        if mine > bounds.of_client:
+            raise OverloadedError("This client watches too many turns; end a watch and try again.")
+        if mine > bounds.always and self._watching() > bounds.watchers:
+            self._drop_absent()
+            if self._watching() > bounds.watchers:
+                raise OverloadedError("Too many turns are watched; try again in a while.")
+
+    def _watching(self) -> int:
+        return len(self._watchers) + len(self._loading)
+
+    def _drop_absent(self) -> None:
+        """End the watches of clients that are gone; of a turn that is quiet nothing else tells."""
+        for identity in {key[0] for key in self._watchers}:
+            if not self._present(identity):
+                self.drop_client(identity)
+
+    def _look_later(self) -> None:
+        self._looking = asyncio.get_running_loop().call_later(self._bounds.look, self._look)
+
+    def _look(self) -> None:
+        self._looking = None
+        self._drop_absent()
+        if self._watchers:
+            self._look_later()
 
     def _remove(self, key: tuple[bytes, int]) -> None:
         watcher = self._watchers.pop(key, None)
@@ -261,8 +306,9 @@ class TurnLogs:
 
     def close(self) -> None:
         """Stop all streams."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._looking):
+            if timer is not None:
+                timer.cancel()
         for watcher in tuple(self._watchers.values()):
             self._remove(watcher.key)
 
