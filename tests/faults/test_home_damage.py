@@ -255,7 +255,26 @@ def test_a_pipe_in_the_place_of_a_log_holds_nobody_up(interlock: Supervised, nam
     assert str(log) in found["message"] and "no regular file" in found["message"]
     assert run(interlock.home.path, "logs", "--lines", "1", blamed)[0] in (0, 1)
     log.unlink()
-    assert interlock.client.control("restart", "mcp:good")["state"] == "READY"
+
+    def told() -> bool:
+        interlock.client.control("restart", "mcp:good")  # the next line after a while is written
+        return not interlock.attention()
+
+    until(told, what="an end of the trouble")
+
+
+def test_a_pipe_in_the_place_of_the_lock_holds_nobody_up(interlock: Supervised) -> None:
+    """supervisor.lock is a named pipe: every command answers, and `status` says what to remove."""
+    home, place = interlock.home, interlock.mark()
+    home.lock_file.unlink()
+    os.mkfifo(home.lock_file)
+    found = interlock.wait_event("attention.changed", "supervisor", place, code="home_damaged")
+    assert str(home.lock_file) in found["message"] and "no regular file" in found["message"]
+    assert run(home.path, "status")[0] == 0
+    sentence(run(home.path, "up"), 1)
+    whole_turn(interlock, "mcp:good/echo {}")
+    home.lock_file.unlink()
+    until(lambda: lock_holder(home) == interlock.pid, what="the lock again")
     until(lambda: not interlock.attention(), what="an end of the trouble")
 
 

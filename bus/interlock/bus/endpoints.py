@@ -367,7 +367,7 @@ class HomeLock:
 
 
 def _open_lock(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    return regular(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
 
 
 def lock_holder(home: Home) -> int:
@@ -377,7 +377,8 @@ def lock_holder(home: Home) -> int:
     to try the lock could keep a supervisor from starting.
     """
     try:
-        pid = int(home.lock_file.read_bytes()[:20])
+        with open(home.lock_file, "rb", opener=regular) as file:
+            pid = int(file.read(20))
         locked = os.stat(home.lock_file)
         numbers = os.listdir(f"/proc/{pid}/fd")
     except (OSError, ValueError):
