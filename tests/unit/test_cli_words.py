@@ -9,14 +9,17 @@ import click
 import pytest
 
 from interlock.bus.errors import UsageError
-from interlock.bus.nearest import nearest_worker
+from interlock.bus.nearest import nearest_worker, no_worker
 from interlock.supervisor.cli.app import app
 from interlock.supervisor.cli.arguments import described
 from interlock.supervisor.cli.attach import _line, _of
+from interlock.supervisor.cli.call import _show, about_arguments
 from interlock.supervisor.cli.logs import readable
 from interlock.supervisor.cli.output import Options, cut
 from interlock.supervisor.cli.session import _begun
+from interlock.supervisor.cli.status import _left_out, told
 from interlock.supervisor.cli.turn import _Show
+from interlock.supervisor.cli.workers import _tell, _waiting
 from interlock.supervisor.lifecycle import inputs
 from interlock.supervisor.lifecycle.states import State, Worker
 from interlock.supervisor.lifecycle.step import step
@@ -86,9 +89,72 @@ def test_the_nearest_worker() -> None:
     assert nearest_worker("postgres", known) == ""
 
 
+def test_who_mistypes_a_worker_gets_the_name_or_a_few_to_choose_from() -> None:
+    assert no_worker("tyme", ["mcp:git"], ["mcp:time"]).endswith(". Did you mean mcp:time?")
+    assert no_worker("x", []) == "There is no worker x; none is configured."
+    many = no_worker("postgres", [f"mcp:{n}" for n in range(15)])
+    assert many.endswith("mcp:8, mcp:9 and 5 more.") and "Did you mean" not in many
+
+
+def test_what_is_waited_for_is_a_sentence() -> None:
+    assert _waiting("start", ["git", "time", "fetch"]).startswith(
+        "Waiting until git, time and fetch are READY or have failed;"
+    )
+    assert _waiting("stop", ["git"]) == "Waiting until git has stopped."
+    assert _waiting("stop", ["git", "time"]) == "Waiting until git and time have stopped."
+
+
+def test_an_outcome_that_is_not_the_last_word_is_told_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    answer = {"name": "mcp:hang", "state": "BACKOFF", "reason": "it ended"}
+    assert _tell("start", answer, False) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("mcp:hang waits to be started again (BACKOFF): it ended.")
+
+
+@pytest.mark.parametrize(
+    ("text", "about"),
+    [
+        ("Error: ENOENT: no such file or directory", False),
+        ("Refused to fetch https://a.example", False),
+        ("git status: exit code 128", False),
+        ("MCP error -32602: Invalid arguments for tool get-sum", True),
+        ("1 validation error for git_log", True),
+        ("missing 1 required positional argument", True),
+    ],
+)
+def test_only_a_failure_about_arguments_points_to_them(text: str, about: bool) -> None:
+    assert about_arguments([{"type": "text", "text": text}]) is about
+    assert not about_arguments([{"type": "image"}, "x", {"text": 3}])
+
+
+def test_the_text_of_a_resource_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    inner = {"uri": "memory://a", "text": "what it says"}
+    _show([{"type": "resource", "resource": inner}, {"type": "image"}], to_output=True)
+    assert capsys.readouterr().out == "what it says\n[image; shown with --json]\n"
+
+
+def test_status_names_entries_that_do_not_run_and_counts_what_it_shows() -> None:
+    untrusted = {"code": "untrusted", "message": "m", "fix": "interlock trust f"}
+    rows = [
+        {"name": "mcp:bad", "code": "wrong_type", "message": "m", "fix": "f"},
+        {"name": "cli:odd", "code": "wrong_value", "message": "m", "fix": ""},
+        {"name": "mcp:git", "code": "server_exited", "message": "m", "fix": "f"},
+        {"name": "configuration", "code": "syntax", "message": "m", "fix": "f"},
+        *({"name": f"mcp:u{n}", **untrusted} for n in range(3)),
+    ]
+    status = {"workers": [{"name": "mcp:git"}], "needs_attention": rows}
+    assert _left_out(status) == ["mcp:bad and cli:odd do not run: see below"]
+    assert _left_out({"workers": [{"name": "mcp:git"}], "needs_attention": rows[2:]}) == []
+    assert told(rows) == 5
+
+
 def test_an_event_is_plain_words() -> None:
     event = {"topic": "catalog.changed", "time": 0.0, "seq": 1, "changed": ("mcp:a/b", "mcp:a/c")}
     assert _line(event, False).endswith(" catalog.changed  changed=mcp:a/b,mcp:a/c")
+    by = {"topic": "tool.started", "time": 0.0, "caller": "api:006b8b458e"}
+    assert _line(by, False).endswith(" tool.started  caller=a-client")
     event["changed"] = tuple(f"mcp:a/{n}" for n in range(26))
     assert _line(event, False).endswith(" catalog.changed  changed=26")
 

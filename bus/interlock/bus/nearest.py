@@ -7,11 +7,15 @@ from difflib import SequenceMatcher
 from itertools import islice
 from typing import Final
 
+from interlock.bus.wording import listed
+
 LIKE: Final = 0.6
 """How like two names have to be, from 0 to 1."""
 _LOOKED_AT: Final = 1_000
 """Names that are compared; a hint is not worth more time."""
 _LONGEST: Final = 200
+_NAMED: Final = 10
+"""Names that are given to somebody who meant none of them."""
 
 
 def nearest_worker(typed: str, names: Iterable[str]) -> str:
@@ -30,3 +34,24 @@ def nearest_worker(typed: str, names: Iterable[str]) -> str:
                 if like > best:
                     best, found = like, name
     return found
+
+
+def no_worker(typed: str, names: Iterable[str], unused: Iterable[str] = ()) -> str:
+    """Return the sentence that there is no such worker, with the name that was meant, or with some.
+
+    `unused` are entries that no worker stands for.
+
+    >>> no_worker("gti", ["mcp:git"])
+    'There is no worker gti. Did you mean mcp:git?'
+    >>> no_worker("x", ["mcp:git", "mcp:b"])
+    'There is no worker x; there are mcp:git and mcp:b.'
+    """
+    known = list(names)
+    near = nearest_worker(typed, [*known, *unused])
+    if near:
+        return f"There is no worker {typed}. Did you mean {near}?"
+    if not known:
+        return f"There is no worker {typed}; none is configured."
+    more = len(known) - _NAMED
+    some = [*known[:_NAMED], f"{more} more"] if more > 0 else known
+    return f"There is no worker {typed}; there {'are' if len(known) > 1 else 'is'} {listed(some)}."

@@ -91,6 +91,11 @@ class Attention:
         found = workers_meant(typed, rows)
         return unused_text(found[0], rows[found[0]].message, rows[found[0]].fix) if found else ""
 
+    def entries(self) -> tuple[str, ...]:
+        """The names of entries with a row that comes from a file; some of them do not run."""
+        found = (row.name for row in self._rows.values() if row.file and ":" in row.name)
+        return tuple(dict.fromkeys(found))
+
     def has(self, name: str, code: str, subject: str = "") -> bool:
         """Whether there is such a row; cheaper than to set the same one again."""
         return (name, code, subject) in self._rows

@@ -112,10 +112,16 @@ def _many(value: object) -> bool:
     return isinstance(value, (list, tuple)) and len(value) > _FEW
 
 
+def _shown(key: str, value: object) -> str:
+    """The value of a field; which client called says nothing to people."""
+    direct = key == "caller" and str(value).startswith("api:")
+    return "a-client" if direct else plain(value)
+
+
 def _line(event: dict[str, Any], paint: bool) -> str:
     topic = str(event["topic"])
     details = [
-        f"{key}={len(value) if _many(value) else one_line(plain(value))}"
+        f"{key}={len(value) if _many(value) else one_line(_shown(key, value))}"
         for key, value in event.items()
         if key not in _PLAIN and value not in ("", None, [], ())
     ]

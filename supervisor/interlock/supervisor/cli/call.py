@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import select
 import sys
-from typing import Any
+from typing import Any, Final
 
 import click
 import msgspec
@@ -16,6 +17,13 @@ from interlock.supervisor.cli.exits import code_of_outcome
 from interlock.supervisor.cli.given import Seconds, json_document, standard_input
 from interlock.supervisor.cli.output import agreed, clean, document, means_yes, note, write
 from interlock.supervisor.cli.session import client
+
+_ABOUT_ARGUMENTS: Final = re.compile(
+    r"argument|parameter|validat|schema|propert|\brequired\b|\bmissing\b|\bexpected\b|-32602",
+    re.IGNORECASE,
+)
+_LOOKED_AT: Final = 2_000
+"""Characters of each text of a failure that are looked at."""
 
 
 @click.command
@@ -46,7 +54,9 @@ def call(capability: str, arguments: str, as_json: bool, timeout: float | None, 
         if not result.ok:
             doubt = "; it may have run all the same" if result.may_have_run else ""
             note(f"{capability}: {result.outcome}{doubt}.")
-        if result.outcome in ("tool_error", "invalid_arguments"):
+        if result.outcome == "invalid_arguments" or (
+            result.outcome == "tool_error" and about_arguments(result.content)
+        ):
             note(f"`interlock tools {capability}` shows what arguments it takes.")
     return code_of_outcome(result.outcome)
 
@@ -90,9 +100,29 @@ def _show(content: list[Any], *, to_output: bool) -> None:
         if isinstance(item, dict) and isinstance(item.get("text"), str):
             text = item["text"]
         else:
-            kind = item.get("type", "item") if isinstance(item, dict) else "item"
-            text = f"[{kind}; shown with --json]"
+            text = _other(item)
         if to_output:
             write(clean(text) if sys.stdout.isatty() else text)
         else:
             note(text)
+
+
+def about_arguments(content: list[Any]) -> bool:
+    """Whether a tool that failed says that its arguments were wrong, and not that its work was.
+
+    >>> about_arguments([{"type": "text", "text": "ENOENT: no such file"}])
+    False
+    """
+    texts = (item.get("text") for item in content if isinstance(item, dict))
+    return any(
+        _ABOUT_ARGUMENTS.search(text[:_LOOKED_AT]) for text in texts if isinstance(text, str)
+    )
+
+
+def _other(item: Any) -> str:
+    """The text of a resource, or what else an item is."""
+    inner = item.get("resource") if isinstance(item, dict) else None
+    if isinstance(inner, dict) and isinstance(inner.get("text"), str):
+        return str(inner["text"])
+    kind = item.get("type", "item") if isinstance(item, dict) else "item"
+    return f"[{kind}; shown with --json]"

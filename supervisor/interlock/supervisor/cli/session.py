@@ -47,6 +47,7 @@ def full_name(typed: str, names: Iterable[str], attention: Iterable[Mapping[str,
     if a row of `attention`, of the status document, knows it.
     """
     from interlock.bus.names import workers_meant
+    from interlock.bus.nearest import no_worker
 
     known = list(names)
     found = workers_meant(typed, known)
@@ -60,9 +61,7 @@ def full_name(typed: str, names: Iterable[str], attention: Iterable[Mapping[str,
 
         row = rows[unused[0]]
         raise NotFoundError(unused_text(unused[0], row["message"], row["fix"]))
-    there_are = ", ".join(known) or "none"
-    near = did_you_mean(typed, known)
-    raise NotFoundError(f"There is no worker {typed}; there are: {there_are}.{near}")
+    raise NotFoundError(no_worker(typed, known, rows))
 
 
 def did_you_mean(typed: str, names: Iterable[str]) -> str:

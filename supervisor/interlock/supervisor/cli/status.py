@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from interlock.bus.wording import listed
 from interlock.supervisor.cli.given import json_document
 from interlock.supervisor.cli.output import (
     clean,
@@ -32,6 +33,8 @@ _STYLES = {
 _EVERY = 1.0
 _REASON = 60
 """Characters of a reason in the table; the whole stands below it."""
+_LEFT_OUT = 400
+"""Characters of the line with the entries that do not run."""
 _HEADS = (
     "NAME", "STATE", "PID", "GEN", "RESTARTS", "FOR", "MEMORY", "CPU", "CALLS", "ERRORS", "P50",
     "P99", "TOOLS", "REASON",
@@ -93,7 +96,26 @@ def lines_of(status: dict[str, Any], *, single: bool = False) -> list[str]:
                 f"  child {child['pid']}  {one_line(child.get('command', ''))}"
                 for child in row.get("children", [])
             ]
+    else:
+        lines += _left_out(status)
     return lines + _attention(status["needs_attention"])
+
+
+def _left_out(status: dict[str, Any]) -> list[str]:
+    """Name the entries that no worker stands for."""
+    known = {row["name"] for row in status["workers"]}
+    about = (row["name"] for row in status["needs_attention"] if row["code"] != "untrusted")
+    kinds = ("mcp:", "cli:", "agent:")
+    names = [one for one in dict.fromkeys(about) if one not in known and one.startswith(kinds)]
+    if not names:
+        return []
+    verb = "does" if len(names) == 1 else "do"
+    return [cut(f"{listed(names)} {verb} not run: see below", _LEFT_OUT)]
+
+
+def told(rows: list[dict[str, Any]]) -> int:
+    """Return how many things `status` names; entries of one untrusted file are one."""
+    return sum(line.startswith("  ") and line[2] != " " for line in _attention(rows))
 
 
 def _attention(rows: list[dict[str, Any]]) -> list[str]:

@@ -26,6 +26,7 @@ from interlock.bus.regular import regular
 from interlock.bus.threads import starting_process
 from interlock.supervisor.cli.exits import DONE
 from interlock.supervisor.cli.output import clean, counted, document, note, options, write
+from interlock.supervisor.cli.status import told
 from interlock.supervisor.cli.teller import Teller
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def _detach(home: Home, config: Path | None, as_json: bool) -> int:
     write(clean(f"The supervisor (pid {child.pid}) runs on {home.path}, {count}."))
     if attention:
         write(
-            f"{counted(len(attention), 'thing needs', 'things need')} attention; "
+            f"{counted(told(attention), 'thing needs', 'things need')} attention; "
             "see `interlock status`."
         )
     return DONE

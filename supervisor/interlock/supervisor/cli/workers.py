@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 import click
 
 from interlock.bus.errors import InterlockError
+from interlock.bus.wording import listed
 from interlock.supervisor.cli.exits import DONE, FAILED, code_of
 from interlock.supervisor.cli.given import json_document
 from interlock.supervisor.cli.output import document, note, one_line, options, write
@@ -82,9 +83,13 @@ def _control(action: Action, names: tuple[str, ...], as_json: bool) -> int:
 
 def _waiting(action: Action, names: list[str]) -> str:
     """What is waited for, said to whoever has waited for a while."""
-    what = "has stopped" if action == "stop" else "is READY or has failed"
+    many = len(names) > 1
+    what = "stopped" if action == "stop" else "failed"
+    what = f"{'have' if many else 'has'} {what}"
+    if action != "stop":
+        what = f"{'are' if many else 'is'} READY or {what}"
     bound = "" if action == "stop" else "; a server has its `init_timeout` for that"
-    return f"Waiting until {' and '.join(names)} {what}{bound}."
+    return f"Waiting until {listed(names)} {what}{bound}."
 
 
 def _tell(action: Action, answer: dict[str, Any] | InterlockError, as_json: bool) -> int:
@@ -95,7 +100,8 @@ def _tell(action: Action, answer: dict[str, Any] | InterlockError, as_json: bool
     state, reason = answer["state"], one_line(answer.get("reason") or "")
     good = state == ("STOPPED" if action == "stop" else "READY")
     if not as_json or not good:
-        text = f"{answer['name']} is {state}"
+        waits = "waits to be started again (BACKOFF)" if state == "BACKOFF" else f"is {state}"
+        text = f"{answer['name']} {waits}"
         if state == "READY":
             text += f" (pid {answer['pid']}, generation {answer['generation']})"
         elif reason:

@@ -16,9 +16,10 @@ from interlock.bus.endpoints import Home, endpoint, unlink_endpoint
 from interlock.bus.errors import NotFoundError
 from interlock.bus.messages import Configure, ControlDown, Drain, Stop
 from interlock.bus.names import workers_meant
-from interlock.bus.nearest import nearest_worker
+from interlock.bus.nearest import no_worker
 from interlock.bus.records import CallReport
 from interlock.bus.settings import AgentSettings, PolicySettings, Timing
+from interlock.bus.wording import spoken
 from interlock.supervisor.attempts import attempt
 from interlock.supervisor.attention import MAX_TEXT, STATE, Attention, Row
 from interlock.supervisor.config.model import Entry, Settings
@@ -135,12 +136,8 @@ class Fleet:
             return self.members[found[0]]
         if found:
             raise NotFoundError(f"{name} may be {' or '.join(found)}; say which one you mean.")
-        known = ", ".join(self.members) or "none"
-        near = nearest_worker(name, self.members)
-        hint = f" Did you mean {near}?" if near else ""
-        raise NotFoundError(
-            self.unused(name) or f"There is no worker {name}; configured are: {known}.{hint}"
-        )
+        left_out = self._attention.entries()
+        raise NotFoundError(self.unused(name) or no_worker(name, self.members, left_out))
 
     def unused(self, name: str) -> str:
         """Why the entry with that name has no worker, and what to do; empty if there is none."""
@@ -412,6 +409,9 @@ def _trouble(member: Member) -> Row | None:
     failing = worker.state is State.FAILED or (worker.state is State.BACKOFF and again)
     if failing and failure is not None:
         fix = failure.fix or f"{by_hand}; interlock restart {worker.name}"
+        if worker.state is State.FAILED:
+            wait = spoken(worker.timing.failed_retry)
+            fix = f"{fix.rstrip('.')}. It is tried again {wait} s after it failed."
         return Row(
             name=worker.name, code=failure.code, message=worker.reason, fix=fix, subject=STATE
         )
