@@ -31,8 +31,10 @@ from interlock.supervisor.shipped import tables
 
 FOLDS = 5
 INSTALLED = (10, 30, 100)
-NOTHING_RIGHT = 2.0
+NOTHING_RIGHT = 4.0
 """How much a request counts for which no server at all is right."""
+ABSENT = 3.0
+"""How much a request counts in an install without its right servers."""
 
 
 Rows = tuple[list[tuple[float, ...]], list[bool], list[float]]
@@ -110,7 +112,7 @@ def examples(folder: Folder, fold: tuple[list[str], list[Request]], known: Table
                 for source, words in hits.items()
             }
             right = frozenset() if absent else request.right
-            weight = 1.0 if request.right else NOTHING_RIGHT
+            weight = (ABSENT if absent else 1.0) if request.right else NOTHING_RIGHT
             found.append(Example(hits, values, right, weight))
     return found
 
@@ -164,8 +166,8 @@ def main() -> None:
     """Cross-validate, print, then fit on everything and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--threshold", type=float, nargs="+", default=[0.175])
-    parser.add_argument("--more", type=float, default=2.0)
+    parser.add_argument("--threshold", type=float, nargs="+", default=[0.1025])
+    parser.add_argument("--more", type=float, default=1.7)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="only pooled lines")
     chosen = parser.parse_args()

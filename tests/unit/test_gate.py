@@ -24,7 +24,7 @@ from interlock.supervisor.gate.frequencies import Frequencies, parse
 from interlock.supervisor.gate.gather import gather
 from interlock.supervisor.gate.named import calls
 from interlock.supervisor.gate.request import read
-from interlock.supervisor.gate.score import alone, features, heaviest, missed, worth_a_look
+from interlock.supervisor.gate.score import alone, features, missed, worth_a_look
 from interlock.supervisor.gate.vectors import NONE, near
 from interlock.supervisor.gate.vectors import parse as parse_vectors
 from interlock.supervisor.gate.words import english, german, is_german, pairs, parts, tokens
@@ -295,7 +295,7 @@ def test_what_a_source_has_alone_is_its_features_times_their_numbers(text: str) 
     ],
 )
 def test_the_heaviest_word_that_a_source_does_not_have_counts(text: str, word: str) -> None:
-    weight = missed("mcp:weather", heaviest(gather(INDEX, read(INDEX, text))))
+    weight = missed("mcp:weather", gather(INDEX, read(INDEX, text)).heavy)
     assert weight == (INDEX.weight(english(word)[0]) if word else 0.0)
 
 

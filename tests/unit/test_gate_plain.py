@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from interlock.supervisor.bench.gate import NOUNS, REQUESTS, servers
 from interlock.supervisor.gate import GateIndex, decide, explain
 from interlock.supervisor.gate.gather import gather
-from interlock.supervisor.gate.generic import says_nothing_of_what
 from interlock.supervisor.gate.named import calls
 from interlock.supervisor.gate.request import read
-from interlock.supervisor.gate.score import alone, beside, points, worth_a_look
+from interlock.supervisor.gate.score import alone, beside, points, worth_a_look, worth_the_name
 from interlock.supervisor.gate.words import tokens
 from interlock.supervisor.shipped import tables
 
@@ -39,13 +38,12 @@ def test_what_is_offered_has_the_score_and_the_reason_that_are_explained(text: s
 def test_points_are_the_logistic_functions_of_what_stands_beside_each_other(text: str) -> None:
     request = read(INDEX, text)
     said, called = gather(INDEX, request), calls(INDEX, request)
-    hits = worth_a_look(said, called)
+    hits = worth_the_name(INDEX, said, worth_a_look(said, called))
     plain: dict[str, float] = {}
-    if not says_nothing_of_what(said.words):
-        for source, values in beside(hits, alone(INDEX, said, hits, called)):
-            numbers = INDEX.numbers.others if plain else INDEX.numbers.best
-            plain[source] = 1 / (1 + exp(-sum(map(mul, numbers, values))))
-        assert points(INDEX, said, called) == plain
+    for source, values in beside(hits, alone(INDEX, said, hits, called)):
+        numbers = INDEX.numbers.others if plain else INDEX.numbers.best
+        plain[source] = 1 / (1 + exp(-sum(map(mul, numbers, values))))
+    assert points(INDEX, said, called) == plain
     quick = points(INDEX, said, called, INDEX.least)
     offered = {row: have for row, have in plain.items() if have >= INDEX.numbers.threshold}
     assert {row: have for row, have in quick.items() if row in offered} == offered

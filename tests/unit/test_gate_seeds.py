@@ -33,7 +33,12 @@ def test_a_name_in_any_spelling(text: str, spelling: str) -> None:
     assert rows["mcp:github"].by == "gate"
 
 
-TINY = SourceText("mcp:notebooklm", "notebooklm-mcp", "", (("report_create", "Create a report"),))
+TINY = SourceText(
+    "mcp:notebooklm",
+    "notebooklm-mcp",
+    "",
+    (("report_create", "Create a report"), ("note_create", "Create a note")),
+)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +49,10 @@ TINY = SourceText("mcp:notebooklm", "notebooklm-mcp", "", (("report_create", "Cr
         ("create a new file", ()),
         ("Erstelle ein Dokument", ()),
         ("schreib einen Bericht", ()),
+        ("Draft a report about whales", ()),
+        ("create a long document on the history of Lisbon", ()),
+        ("Write a note for my neighbour about the parcel", ()),
+        ("Schreib einen Bericht über Wale", ()),
         ("make a report in NotebookLM", ("mcp:notebooklm",)),
     ],
 )

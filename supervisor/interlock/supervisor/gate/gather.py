@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from interlock.supervisor.gate.index import Found, GateIndex
@@ -17,6 +18,11 @@ Hit = tuple[int, str, float]
 """A word of the request that a source has: which word, as which term, and its weight."""
 
 
+Heavy = tuple[float, dict[str, tuple[str, float]]]
+"""What a word of the request weighs, and by source where it stands."""
+_FIRST: Final = itemgetter(0)
+
+
 class Gathered(NamedTuple):
     """The different words of a request with where they stand, what they weigh by source and all."""
 
@@ -25,6 +31,10 @@ class Gathered(NamedTuple):
     total: float
     pointing: Pointing
     """Where the request points."""
+    heavy: list[Heavy]
+    """The words, the heaviest first."""
+    written_big: list[Heavy]
+    """Those of them with a capital that is not the first letter of the request."""
 
     def hits(self, source: str) -> list[Hit]:
         """Return the words that a source has, in the request's order."""
@@ -39,9 +49,11 @@ def gather(index: GateIndex, request: Request) -> Gathered:
     kept = index.found
     seen: set[str] = set()
     words: list[tuple[int, Found]] = []
+    heavy: list[Heavy] = []
+    big: list[Heavy] = []
     sums: dict[str, float] = {}
     total = 0.0
-    for at, (_, terms) in enumerate(request.terms):
+    for at, (word, terms) in enumerate(request.terms):
         found = kept.get((terms, _NO_TERMS)) or look_up(index, terms, _NO_TERMS)
         first, own, places, related = found
         if first in seen:
@@ -53,9 +65,16 @@ def gather(index: GateIndex, request: Request) -> Gathered:
             _, own, places, _ = found
         total += own
         words.append((at, found))
+        heavy.append((own, places))
+        if word[0].isupper() and (at or word != request.words[0]):
+            big.append((own, places))
         for source, (_, weight) in places.items():
             sums[source] = sums.get(source, 0.0) + weight
-    return Gathered(words, sums, total or 1e-9, index.vectors.pointing(request.meant))
+    heavy.sort(key=_FIRST, reverse=True)
+    if len(big) > 1:
+        big.sort(key=_FIRST, reverse=True)
+    pointing = index.vectors.pointing(request.meant)
+    return Gathered(words, sums, total or 1e-9, pointing, heavy, big)
 
 
 def look_up(index: GateIndex, terms: tuple[str, ...], said: frozenset[str]) -> Found:

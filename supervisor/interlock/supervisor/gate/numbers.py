@@ -19,10 +19,14 @@ FEATURES: Final = (
     "spread",
     "near",
     "missed",
+    "missed_big",
+    "missed_words",
 )
 """What speaks for one source by itself, in the order of `score.features`.
 
 Of "most" and "near" the square counts: only a telling word and a real nearness say much.
+"missed" is the heaviest word that the source does not have, "missed_big" the same of words with a
+capital, "missed_words" the logarithm of how many it does not have.
 """
 FARTHEST: Final = 4.0
 """A larger distance between two sources counts as this."""
@@ -46,8 +50,11 @@ class Numbers:
 
 
 SHIPPED: Final = Numbers(
-    alone=(-2.69, 3.11, 4.32, -0.96, 2.24, 1.02, 1.76, -0.85, 4.48, -0.91, 0.96, 2.08, 1.91),
-    best=(-0.31, 0.85, 0.24),
-    others=(-0.35, 0.97, -0.16, 1.13),
-    threshold=0.175,
+    alone=(
+        *(-2.44, 3.34, 2.67, -0.8, 2.3, 0.9, 2.02, -0.76),
+        *(4.65, -0.94, 0.97, 2.19, 1.71, -0.21, -0.34),
+    ),
+    best=(-0.52, 0.85, 0.21),
+    others=(-0.4, 1.09, 0.04, 1.21),
+    threshold=0.1025,
 )

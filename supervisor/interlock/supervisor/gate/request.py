@@ -37,13 +37,13 @@ def read(index: GateIndex, text: str) -> Request:
     found: list[Term] = []
     meant: list[str] = []
     for word, low in zip(words, lowered, strict=True):
-        terms = pick(low)
-        if terms and in_german:
-            every = _in_german(index, low, terms)
-            meant += [term for term in every if term not in terms]
-            found.append((word, every))
-        elif terms:
-            meant += terms
+        if terms := pick(low):
+            if in_german:
+                every = _in_german(index, low, terms)
+                meant += [term for term in every if term not in terms]
+                terms = every
+            else:
+                meant += terms
             found.append((word, terms))
         if low != word and low[1:] != word[1:]:
             found += [(part, pick(part)) for part in humps(word) if pick(part)]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import dist, exp, inf, log1p
-from operator import itemgetter
 from typing import Final
 
 from interlock.supervisor.gate.entry import Entry
-from interlock.supervisor.gate.gather import Gathered, Hit
-from interlock.supervisor.gate.generic import says_nothing_of_what
+from interlock.supervisor.gate.gather import Gathered, Heavy, Hit
+from interlock.supervisor.gate.generic import generic
 from interlock.supervisor.gate.index import GateIndex
 from interlock.supervisor.gate.named import Calls
 from interlock.supervisor.gate.numbers import FARTHEST
@@ -27,9 +26,6 @@ MOST_CARD: Final = 1.5
 """A card's phrase that weighs more counts as this."""
 ROUNDING: Final = 1e-6
 """More than sums of a few numbers differ by the order in which they are added."""
-Heavy = tuple[float, dict[str, tuple[str, float]]]
-"""What a word of the request weighs, and by source where it stands."""
-_FIRST: Final = itemgetter(0)
 _NOWHERE: Final[tuple[frozenset[int], tuple[int, ...]]] = (frozenset(), ())
 
 
@@ -93,21 +89,16 @@ def features(
         index.log_installed,
         spread,
         _squared(near(gathered.pointing, entry.direction)),
-        missed(source, heaviest(gathered)),
+        missed(source, gathered.heavy),
+        missed(source, gathered.written_big),
+        log1p(len(gathered.words) - len(hits)),
     )
-
-
-def heaviest(gathered: Gathered) -> list[Heavy]:
-    """Return what the words of a request weigh and where they stand, the heaviest first."""
-    words = [(found.weight, found.places) for _, found in gathered.words]
-    words.sort(key=_FIRST, reverse=True)
-    return words
 
 
 def missed(source: str, words: list[Heavy]) -> float:
     """Return what the heaviest word weighs that a source does not have; 0 if it has all.
 
-    Such a word tells that the request is rather about something that is not installed.
+    `words` stand with the heaviest first.
     """
     for weight, places in words:
         if source not in places:
@@ -127,13 +118,15 @@ def alone(
     That is the sum of its features times their numbers. Most sources have one word of a request;
     what it does for them is kept, since it is the same in every request.
     """
-    bias, _, covered, _, _, _, _, _, card, installed, _, nearness, missing = index.numbers.alone
+    bias, _, covered, _, _, _, _, _, card, installed, _, nearness, missing, big, left = (
+        index.numbers.alone
+    )
     same = bias + installed * index.log_installed
     covered /= gathered.total
     entries, lone, cards = index.entries, index.lone, calls.cards
     numbers, length = gathered.pointing
     sides, twice = length * length + 1.0, 2.0 * length
-    heavy = heaviest(gathered)
+    heavy, written_big, number = gathered.heavy, gathered.written_big, len(gathered.words)
     found = []
     for source, words in hits.items():
         entry = entries[source]
@@ -152,7 +145,11 @@ def alone(
             if source not in places:
                 lost = weight
                 break
-        value += same + covered * have + missing * lost
+        value += same + covered * have + missing * lost + left * log1p(number - len(words))
+        for weight, places in written_big:
+            if source not in places:
+                value += big * weight
+                break
         if numbers and entry.direction:
             far = dist(numbers, entry.direction)
             nearest = (sides - far * far) / twice
@@ -167,7 +164,7 @@ def alone(
 
 def _worth(index: GateIndex, entry: Entry, hits: list[Hit]) -> float:
     """Return what a source's words and size bring, times their numbers."""
-    _, a, _, b, c, d, e, size, _, _, f, _, _ = index.numbers.alone
+    _, a, _, b, c, d, e, size, _, _, f, *_ = index.numbers.alone
     most, tool_name, tool_share, server_name, pair, spread = of_words(entry, hits)
     return (
         a * most
@@ -239,8 +236,23 @@ def share_of_new(best: list[Hit], other: list[Hit]) -> float:
     return fresh / (whole or 1.0)
 
 
-def _is_named(index: GateIndex, source: str, words: list[Hit]) -> bool:
-    return not index.entries[source].name_terms.isdisjoint(term for _, term, _ in words)
+def worth_the_name(
+    index: GateIndex, gathered: Gathered, hits: dict[str, list[Hit]]
+) -> dict[str, list[Hit]]:
+    """Leave out the sources that have nothing but words like those of "write a report".
+
+    A model does that itself, whatever the report is about; only a source that has one of the words
+    in its own name is meant.
+    """
+    vague = generic(gathered.words)
+    if not vague:
+        return hits
+    entries = index.entries
+    return {
+        source: words
+        for source, words in hits.items()
+        if any(at not in vague or term in entries[source].name_terms for at, term, _ in words)
+    }
 
 
 def points(
@@ -248,12 +260,9 @@ def points(
 ) -> dict[str, float]:
     """Return by source how likely it is that the request is about it, between 0 and 1.
 
-    Sources whose logit is surely below `least` may be left out. "Write a report" is only about
-    sources that have one of its words in their own names.
+    Sources whose logit is surely below `least` may be left out.
     """
-    hits = worth_a_look(gathered, calls)
-    if says_nothing_of_what(gathered.words):
-        hits = {source: words for source, words in hits.items() if _is_named(index, source, words)}
+    hits = worth_the_name(index, gathered, worth_a_look(gathered, calls))
     ranked = alone(index, gathered, hits, calls)
     if not ranked:
         return {}
