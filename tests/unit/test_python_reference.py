@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from interlock import bus
-from interlock.bus import Client, errors
+from interlock.bus import AsyncClient, Client, errors
 
 PAGE = Path(__file__).parents[2] / "docs/reference/python.md"
 
@@ -24,8 +24,16 @@ def test_every_method_has_its_arguments_there() -> None:
             assert argument in known, f"{name} has no {argument}"
 
 
+def test_both_clients_have_the_same_and_the_page_names_it() -> None:
+    public = {name for name in dir(Client) if not name.startswith("_")}
+    assert public <= {*dir(AsyncClient)}
+    assert all(re.search(rf"`{name}[`(]", PAGE.read_text()) for name in public)
+
+
 def test_every_outcome_and_error_is_there() -> None:
     text = PAGE.read_text()
+    for refused in (errors.UnauthorizedError, errors.UnreachableError, errors.ProcessLimitError):
+        assert f"`{refused.__name__}`" in text  # what connecting raises
     assert all(f"`{outcome}`" in text for outcome in errors.OUTCOMES)
     for name in bus.__all__:
         found = getattr(bus, name)

@@ -77,6 +77,11 @@ class AsyncClient:
         """Identity of the supervisor's run."""
         return self._line.info.epoch
 
+    @property
+    def pid(self) -> int:
+        """Process of the supervisor."""
+        return self._line.info.pid
+
     async def request(
         self,
         kind: type[Request],

@@ -27,7 +27,7 @@ from interlock.bus.socket import FdSocket, OwnContext, open_socket
 from interlock.supervisor.api.approvals import ApprovalApi
 from interlock.supervisor.api.documents import Documents
 from interlock.supervisor.api.doors import Doors
-from interlock.supervisor.api.handlers import Handlers
+from interlock.supervisor.api.handlers import Handlers, is_stopped
 from interlock.supervisor.api.offers import OfferApi
 from interlock.supervisor.api.server import Api, Handler
 from interlock.supervisor.api.status import Status, version
@@ -51,7 +51,6 @@ from interlock.supervisor.fleet.pings import PingClock
 from interlock.supervisor.fleet.resources import Sampler
 from interlock.supervisor.home.log import Log, RotatingFile
 from interlock.supervisor.lifecycle import inputs
-from interlock.supervisor.lifecycle.states import State, Worker
 from interlock.supervisor.links import Links
 from interlock.supervisor.mistakes import Mistakes
 from interlock.supervisor.policy.desk import ApprovalDesk
@@ -209,7 +208,7 @@ class Supervisor:
             self.fleet.feed(name, stop)
         patience = max(0.0, self.fleet.timing.stop_total - RESERVE)
         waits = [
-            asyncio.ensure_future(self.fleet.reached(member, _is_stopped, patience))
+            asyncio.ensure_future(self.fleet.reached(member, is_stopped, patience))
             for member in self.fleet.members.values()
         ]
         if not waits:
@@ -218,7 +217,7 @@ class Supervisor:
         everyone = asyncio.ensure_future(asyncio.wait(waits))
         await asyncio.wait([everyone, hurry], return_when=asyncio.FIRST_COMPLETED)
         hurry.cancel()
-        late = [member for member in self.fleet.members.values() if not _is_stopped(member.worker)]
+        late = [member for member in self.fleet.members.values() if not is_stopped(member.worker)]
         for member in late:
             worker = member.worker
             self._launcher.signal(worker.name, worker.generation, signal.SIGKILL)
@@ -442,10 +441,6 @@ def _homeless(home: Path, same: bool) -> str:
         f"The home {home} was removed while the supervisor (pid {os.getpid()}) ran on it, so it "
         "ended; start another one with `interlock up`."
     )
-
-
-def _is_stopped(worker: Worker) -> bool:
-    return worker.state is State.STOPPED
 
 
 async def _refuse(identity: bytes, message: m.Request, body: bytes | None) -> bytes | None:

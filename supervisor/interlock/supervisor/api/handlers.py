@@ -103,7 +103,7 @@ class Handlers:
         match message.action:
             case "stop":
                 self._fleet.feed(worker.name, inputs.Stop(now=now, reason="stopped by hand"))
-                await self._fleet.reached(member, _is_stopped, down)
+                await self._fleet.reached(member, is_stopped, down)
             case "start":
                 self._check_wanted(member)
                 self._fleet.feed(worker.name, inputs.Start(now=now))
@@ -130,7 +130,8 @@ class Handlers:
             )
 
 
-def _is_stopped(worker: Worker) -> bool:
+def is_stopped(worker: Worker) -> bool:
+    """Tell whether a worker has come to rest."""
     return worker.state is State.STOPPED
 
 

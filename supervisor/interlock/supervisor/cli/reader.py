@@ -1,4 +1,4 @@
-"""Ends a command that only shows things when nobody reads them any more, also while it is quiet."""
+"""Ends a command that shows things when nobody reads them any more, also while it is quiet."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from interlock.supervisor.cli.exits import DONE
 def end_with_reader() -> None:
     """End the process as soon as the reader of standard output is gone, as a failed write does.
 
-    Without this `attach | head -1` stays until the next event. Only for commands that change
-    nothing and may end at any moment; a file or a terminal has no reader that can go.
+    Without this `attach | head -1` stays until the next event. Only for commands that
+    may end at any moment: what they show goes on without them, as a turn does. A file or a terminal
+    has no reader that can go.
     """
     mode = os.fstat(1).st_mode
     if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):

@@ -16,7 +16,7 @@ from interlock.supervisor.config.workspace import Candidate
 MAX_KEY: Final = 200
 """Characters that are told of a key."""
 
-MAX_NAMED: Final = 50
+_TOLD: Final = 50
 """Keys without effect that are told of one by one."""
 
 
@@ -68,9 +68,9 @@ def _without_effect(
             severity="warning",
             code="unknown_key",
         )
-        for key in found[:MAX_NAMED]
+        for key in found[:_TOLD]
     ]
-    if len(found) > MAX_NAMED:
+    if len(found) > _TOLD:
         message = f"tier has no effect in .mcp.json; it stands there {len(found)} times"
         notes.append(Problem(file=file, message=message, severity="warning", code="unknown_key"))
     return notes

@@ -25,7 +25,7 @@ MAX_UNTRUSTED: Final = 64 << 10
 MAX_EFFECT: Final = 200
 """Characters of what is told of one entry of it, and of its name."""
 
-MAX_NAMED: Final = 50
+MAX_LISTED: Final = 50
 """Entries of an untrusted file that are told of one by one."""
 
 
@@ -185,10 +185,10 @@ class Reading:
     def _untrusted(self, layer: LayerFile) -> None:
         """Tell of each entry of a file that nobody has trusted as it is now."""
         listed = effects(layer.tables, brief=True) or [("", "do nothing")]
-        for name, effect in listed[:MAX_NAMED]:
+        for name, effect in listed[:MAX_LISTED]:
             self._untrusted_note(layer.file, f"it would {effect}", name)
-        if len(listed) > MAX_NAMED:
-            self._untrusted_note(layer.file, f"it has {len(listed) - MAX_NAMED} more entries")
+        if len(listed) > MAX_LISTED:
+            self._untrusted_note(layer.file, f"it has {len(listed) - MAX_LISTED} more entries")
 
     def _untrusted_note(self, file: str, what: str, name: str = "") -> None:
         what = what if len(what) <= MAX_EFFECT else f"{what[: MAX_EFFECT - 1]}…"
