@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 from breaking import (
     GOOD,
     STUBBORN,
+    Held,
     Watching,
     innocent,
     popen,
@@ -22,6 +24,7 @@ from breaking import (
     run,
     spawner_of,
 )
+from fault_rig import until
 from supervised import PATIENCE, Supervised, rogue_toml, timing
 
 from interlock.bus import procfs
@@ -61,6 +64,42 @@ def test_without_its_home_it_ends_in_order(tmp_path: Path) -> None:
         said = interlock.errors.read_text().strip()
         assert str(interlock.home.path) in said and len(said.splitlines()) == 1, said
         interlock.home.path.mkdir()  # for the check of the lock
+
+
+def test_a_home_that_is_away_for_a_moment_ends_nothing(tmp_path: Path) -> None:
+    """Home moved away and back, as of a disk that hiccups: the turn goes on, nothing is ended."""
+    with Supervised(tmp_path, timing() + GOOD) as interlock:
+        ready(interlock, *BOTH)
+        home, held = interlock.home, Held(tmp_path, "mcp:good")
+        watching = Watching(interlock, interlock.client.start_turn(held.text)["turn"])
+        watching.until("tool.call")
+        place = interlock.mark()
+        home.path.rename(tmp_path / "away")
+        back = time.monotonic() + 2.5
+        until(lambda: time.monotonic() > back, what="the moment that it is back")
+        (tmp_path / "away").rename(home.path)
+        held.let_go()
+        assert watching.join()[-1]["type"] == "turn.completed"
+        assert list(interlock.client.turn("mcp:good/echo {}"))[-1]["type"] == "turn.completed"
+        ended = ("worker.stopping", "worker.backoff", "worker.failed")
+        assert not [one for one in interlock.events[place:] if one["topic"] in ended]
+        assert run(home.path, "down")[0] == 0
+
+
+@pytest.mark.parametrize("name", ["processes.json", "connection.json"])
+def test_down_says_what_it_cannot_remove_and_stops_all_the_same(tmp_path: Path, name: str) -> None:
+    """A folder in the place of a file of the home: everything is stopped, and `down` says so."""
+    with Supervised(tmp_path, timing() + GOOD, clean=False) as interlock:
+        ready(interlock, *BOTH)
+        file = interlock.home.path / name
+        file.unlink(missing_ok=True)
+        (file / "full").mkdir(parents=True)
+        code, out, err = run(interlock.home.path, "down")
+        assert (code, out) == (0, "Stopped; nothing is left running.\n"), err
+        code, _, err = run(interlock.home.path, "down")
+        assert code == 3 and "No supervisor is running" in err and "Traceback" not in err
+        assert interlock.process.wait(PATIENCE) == 0
+        shutil.rmtree(file)
 
 
 def test_a_home_that_another_one_took_over_is_left_alone(tmp_path: Path) -> None:

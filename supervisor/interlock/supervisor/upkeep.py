@@ -17,6 +17,8 @@ from interlock.supervisor.spawn.sweep import Records
 
 LOOK: Final = 1.0
 """Seconds between two looks."""
+AWAY: Final = 5.0
+"""Seconds that the home may be away, as of a disk that comes back, before it is lost."""
 DAMAGED: Final = "home_damaged"
 
 
@@ -65,9 +67,11 @@ class Upkeep:
 
         Then nobody new can find the supervisor, and another one can be started in its place.
         """
+        away = 0.0
         while True:
             await asyncio.sleep(LOOK)
-            if not self.look():
+            away = 0.0 if self.look() else away + LOOK
+            if away >= AWAY or (away and self._lock.same_home()):
                 self._on_lost()
                 return
 

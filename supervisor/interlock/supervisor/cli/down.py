@@ -72,7 +72,7 @@ def _left_nothing(home: Home, below: Sequence[Child]) -> list[str] | None:
     None if it ended in order, else the names of what it left and is ended now. Its spawner may be
     at that, too. Raises InterlockError if something cannot be ended.
     """
-    if not (home.connection_file.exists() or home.processes.exists()):
+    if not (home.connection_file.is_file() or home.processes.is_file()):
         return None
     from interlock.supervisor.spawn.sweep import sweep_recorded
 
@@ -93,10 +93,14 @@ def _left_nothing(home: Home, below: Sequence[Child]) -> list[str] | None:
                         for victim in (one, *procfs.descendants(one.pid)):
                             procfs.kill(victim)
                 time.sleep(_LOOK)
-            home.remove_run()
-            home.connection_file.unlink(missing_ok=True)
+            _remove_files(home)
     except AlreadyRunningError:
         return None  # the next one is there already, and swept before it began
+    except OSError as error:
+        if any(procfs.alive(one.pid, one.start) for one in below):
+            raise
+        _cannot_tidy(error)
+        return None
     return sorted({name.partition("#")[0] for name in names})
 
 
@@ -151,12 +155,28 @@ def clean_up(home: Home) -> None:
     try:
         with HomeLock(home):
             ended = sweep_recorded(home.processes)
-            home.remove_run()
-            home.connection_file.unlink(missing_ok=True)
+            _remove_files(home)
     except AlreadyRunningError:
+        return
+    except OSError as error:
+        _cannot_tidy(error)
         return
     names = ", ".join(sorted({name.partition("#")[0] for name in ended}))
     left = f"; what the last one left was ended ({names})" if ended else ""
     raise NoSupervisorError(
         f"No supervisor is running on {home.path}{left}; start one with `interlock up`."
     )
+
+
+def _remove_files(home: Home) -> None:
+    """Remove what only a running supervisor needs; says what cannot be removed, and why."""
+    try:
+        home.remove_run()
+        home.connection_file.unlink(missing_ok=True)
+    except OSError as error:
+        _cannot_tidy(error)
+
+
+def _cannot_tidy(error: OSError) -> None:
+    where = f"{error.filename}: " if error.filename else ""
+    note(f"No file of the supervisor's could be removed ({where}{error.strerror}); remove it.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import select
 import time
@@ -141,7 +142,8 @@ def sweep_recorded(path: Path, seconds: float = 2.0) -> list[str]:
             elif handle is not None:
                 os.close(handle)
     _wait(handles, seconds)
-    path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # a folder, or a disk that is read-only: no records either
+        path.unlink(missing_ok=True)
     return killed
 
 
