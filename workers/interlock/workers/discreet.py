@@ -35,6 +35,8 @@ _WORDS: Final = frozenset(
 )
 """Words of every schema; a secret that is one of them cannot be found by its place there."""
 _URIS: Final = ("uri", "uriTemplate")
+_CALLED: Final = frozenset({"name", "required", "enum", "const", "default", "examples", "$ref"})
+"""Fields of a document whose texts a caller has to write exactly so."""
 _T = TypeVar("_T")
 _DOCUMENTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -53,8 +55,8 @@ class Discretion:
     def said(self, message: ControlUp, body: bytes | None) -> tuple[ControlUp, bytes | None]:
         """Return what may be sent of a message; most are returned as they are.
 
-        A tool whose name holds a secret is left out and named without it: nobody could call it by
-        another name.
+        A tool whose name holds what is secret for sure is left out and named without it: nobody
+        could call it by another name.
         """
         if not self._masks.any:
             return message, body
@@ -67,7 +69,7 @@ class Discretion:
         rows: list[CapabilityReport] = []
         named: list[DroppedTool] = []
         for row in message.rows:
-            name = self._masks.mask(row.name)
+            name = self._masks.mask_name(row.name)
             if name == row.name:
                 digest = self._digests.get(row.digest, row.digest)
                 summary = self._masks.mask(row.summary)
@@ -79,7 +81,12 @@ class Discretion:
         if left:
             reason = f"the names of {left} more hold a value that is secret"
             named.append(DroppedTool(name="further tools", reason=reason))
-        told = hidden(message.dropped, self._masks)
+        told = [
+            msgspec.structs.replace(
+                one, name=self._masks.mask_name(one.name), reason=self._masks.mask(one.reason)
+            )
+            for one in message.dropped
+        ]
         return Capabilities(rows=tuple(rows), dropped=(*named, *told))
 
     def _documents(self, body: bytes) -> bytes:
@@ -127,16 +134,23 @@ def hidden_entry(raw: bytes, masks: Masks) -> bytes:
     return msgspec.json.encode(shown)
 
 
-def _hidden(value: Any, masks: Masks) -> Any:
+def _hidden(value: Any, masks: Masks, called: bool = False) -> Any:
+    """Do as `hidden`; `called`: the texts are what a caller has to write, as keys are always."""
     match value:
+        case str() if value in _WORDS:
+            return value
         case str():
-            return value if value in _WORDS else masks.mask(value)
+            return masks.mask_name(value) if called else masks.mask(value)
         case dict():
-            return {_hidden(key, masks): _hidden(inner, masks) for key, inner in value.items()}
+            return {
+                _hidden(key, masks, called=True): _hidden(inner, masks, called=key in _CALLED)
+                for key, inner in value.items()
+            }
         case list() | tuple():
-            return type(value)(_hidden(inner, masks) for inner in value)
+            return type(value)(_hidden(inner, masks, called) for inner in value)
         case msgspec.Struct():
-            fields = {name: getattr(value, name) for name in value.__struct_fields__}
-            return msgspec.structs.replace(value, **_hidden(fields, masks))
+            fields = ((name, getattr(value, name)) for name in value.__struct_fields__)
+            shown = {name: _hidden(inner, masks) for name, inner in fields}
+            return msgspec.structs.replace(value, **shown)
         case _:
             return value

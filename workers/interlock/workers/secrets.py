@@ -47,27 +47,64 @@ _SECRET_NAME = re.compile(r"key|token|secret|passw|auth|credential|cookie", re.I
 _URL_PASSWORD = re.compile(r"://[^/@\s:]*:([^/@\s]+)@")
 _RANDOM = re.compile(r"(?=[^0-9]*[0-9])(?=[^a-z]*[a-z])[a-z0-9_+=-]{20,}", re.IGNORECASE)
 """Long, of letters and digits, no path and no words with spaces: what keys look like."""
+_SECRET_VARIABLE = re.compile(
+    _SECRET_NAME.pattern + r"|pass|pwd|cred|bearer|private|jwt|salt|(?:^|_)pa[ts](?:_|$)",
+    re.IGNORECASE,
+)
+_WORDS = r"(?:[A-Z][^\W\d_A-Z]{1,15}|[^\W\d_A-Z]{2,15}|[A-Z]{2,15})"
+_PLAIN = re.compile(rf"(?!.{{25}}){_WORDS}{{1,3}}[0-9]{{0,4}}|[0-9]{{1,4}}|[a-zA-Z]|")
+"""What stands between two marks in a name: words, written together or not, or a number."""
+_BETWEEN = re.compile(r"[-_. /:]")
+
+
+class _Forms:
+    """Values in all their spellings, and the pattern that finds them."""
+
+    def __init__(self) -> None:
+        self.found: set[str] = set()
+        self.longest = 0
+        self._pattern: re.Pattern[str] | None = None
+
+    def add(self, value: str) -> None:
+        for part in {value, *value.splitlines()}:
+            if len(part) >= MIN_MASKED:
+                self.found |= _spellings(part)
+        self._pattern = None
+
+    @property
+    def pattern(self) -> re.Pattern[str] | None:
+        if self._pattern is None and self.found:
+            longest_first = sorted(self.found, key=lambda form: (-len(form), form))
+            self.longest = len(longest_first[0])
+            self._pattern = re.compile("|".join(map(re.escape, longest_first)))
+        return self._pattern
 
 
 class Masks:
-    """The values that must not appear in any text of this process; one per worker."""
+    """The values that must not appear in any text of this process; one per worker.
+
+    Some of them are secret for sure; others are only values that an entry refers to, such as the
+    name of a database. Texts hide both. Names, by which things are called, hide the first only:
+    a tool `list_orders` is not left out because a database is called `orders`.
+    """
 
     def __init__(self) -> None:
-        self._forms: set[str] = set()
-        self._pattern: re.Pattern[str] | None = None
-        self._longest = 0
+        self._forms = _Forms()
+        self._secret = _Forms()
 
     @property
     def any(self) -> bool:
         """Whether there is anything to hide."""
-        return bool(self._forms)
+        return bool(self._forms.found)
 
-    def add(self, value: str) -> None:
-        """Hide `value` from now on, also as JSON, Python or URL text, and line by line."""
-        for part in {value, *value.splitlines()}:
-            if len(part) >= MIN_MASKED:
-                self._forms |= _spellings(part)
-        self._pattern = None
+    def add(self, value: str, in_names: bool = True) -> None:
+        """Hide `value` from now on, also as JSON, Python or URL text, and line by line.
+
+        `in_names`: it is secret for sure, so names hide it, too.
+        """
+        self._forms.add(value)
+        if in_names:
+            self._secret.add(value)
 
     def mask(self, text: str) -> str:
         """Return `text` with every hidden value replaced.
@@ -77,8 +114,19 @@ class Masks:
         >>> masks.mask("password=correct horse")
         'password=[secret]'
         """
-        pattern = self._compiled()
+        pattern = self._forms.pattern
         return text if pattern is None else pattern.sub(MASK, text)
+
+    def mask_name(self, name: str) -> str:
+        """Return a name with every value replaced that is secret for sure.
+
+        >>> masks = Masks()
+        >>> masks.add("orders", in_names=False)
+        >>> masks.mask_name("list_orders"), masks.mask("list_orders")
+        ('list_orders', 'list_[secret]')
+        """
+        pattern = self._secret.pattern
+        return name if pattern is None else pattern.sub(MASK, name)
 
     def clip(self, text: str, limit: int) -> str:
         """Return the beginning of the masked text, `limit` characters at most.
@@ -90,23 +138,16 @@ class Masks:
         >>> masks.clip("a correct horse", 8)
         'a [secre'
         """
-        pattern, bound = self._compiled(), limit * CLIP_ROOM
+        pattern, bound = self._forms.pattern, limit * CLIP_ROOM
         if pattern is None:
             return text[:limit]
         parts, place = [], 0
-        for found in pattern.finditer(text[: bound + self._longest]):
+        for found in pattern.finditer(text[: bound + self._forms.longest]):
             if found.start() >= bound:
                 break
             parts += [text[place : found.start()], MASK]
             place = found.end()
         return "".join([*parts, text[place:bound]])[:limit]
-
-    def _compiled(self) -> re.Pattern[str] | None:
-        if self._pattern is None and self._forms:
-            longest_first = sorted(self._forms, key=lambda form: (-len(form), form))
-            self._longest = len(longest_first[0])
-            self._pattern = re.compile("|".join(map(re.escape, longest_first)))
-        return self._pattern
 
 
 def _spellings(value: str) -> set[str]:
@@ -147,7 +188,7 @@ async def resolve_entries(
         resolved[key] = await resolve(value or f"${{{key}}}", environ, masks, setting)
         if _SECRET_NAME.search(key) or (references(value) and key not in PUBLIC_VARIABLES):
             if not _only_public(value):
-                masks.add(resolved[key])
+                masks.add(resolved[key], in_names=_is_secret(key, resolved[key]))
         hide_literals([resolved[key]], masks)
     return resolved
 
@@ -175,6 +216,20 @@ def variables(values: Iterable[str]) -> set[str]:
     return {name.partition(":-")[0] for name in names if not name.startswith(KEYRING)}
 
 
+def _is_secret(name: str, value: str) -> bool:
+    """Whether a variable's value is secret for sure: by its name, or as it is made of no words."""
+    return _SECRET_VARIABLE.search(name) is not None or not _is_plain(value)
+
+
+def _is_plain(value: str) -> bool:
+    """Whether a text is words, each with a number at most, as names of things are.
+
+    >>> [_is_plain(text) for text in ("orders", "eu-west-1", "MyShop2", "k7Qz_9dLx", "x" * 40)]
+    [True, True, True, False, False]
+    """
+    return all(_PLAIN.fullmatch(part) for part in _BETWEEN.split(value))
+
+
 def _only_public(value: str) -> bool:
     names = references(value)
     return bool(names) and all(name.partition(":-")[0] in PUBLIC_VARIABLES for name in names)
@@ -190,7 +245,7 @@ async def _lookup(reference: str, environ: Mapping[str, str], masks: Masks, wher
     found = environ.get(variable, "")
     if found:
         if variable not in PUBLIC_VARIABLES:
-            masks.add(found)
+            masks.add(found, in_names=_is_secret(variable, found))
         return found
     if has_default:
         return default
