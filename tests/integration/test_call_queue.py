@@ -15,6 +15,7 @@ from supervised import PATIENCE
 
 from interlock.bus.channel import DataEdge, IncomingCall
 from interlock.workers import cuts
+from interlock.workers import disk as disks
 from interlock.workers.mcp.calls import Calls, CallSettings
 from interlock.workers.mcp.circuit import Circuit, CircuitState
 from interlock.workers.mcp.transport import Answer
@@ -77,8 +78,10 @@ class HungDisk:
 
     def __init__(self) -> None:
         self.free = threading.Event()
+        self.entered = 0
 
     def keep(self, whole: bytes, suffix: str, **where: object) -> tuple[None, str]:
+        self.entered += 1
         self.free.wait(PATIENCE)
         return None, "too late"
 
@@ -89,7 +92,7 @@ def test_a_disk_that_hangs_costs_the_file_and_not_the_call(
     """A disk that hangs: the results are cut all the same, and no place at the server is held."""
     disk = HungDisk()
     monkeypatch.setattr(cuts, "keep", disk.keep)
-    monkeypatch.setattr(cuts, "PATIENCE", 0.05)
+    monkeypatch.setattr(disks, "PATIENCE", 0.05)
     text = b'{"content":[{"type":"text","text":"%b"}]}' % (b"x" * (2 << 20))
 
     async def test(rig: Rig) -> None:
@@ -109,6 +112,39 @@ def test_a_disk_that_hangs_costs_the_file_and_not_the_call(
             disk.free.set()
 
     run(tmp_path, test)
+
+
+def test_a_disk_that_hangs_keeps_few_threads_and_no_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that hangs: all other work in threads goes on, and nobody waits for it in vain."""
+    disk = HungDisk()
+    monkeypatch.setattr(cuts, "keep", disk.keep)
+    monkeypatch.setattr(disks, "PATIENCE", 0.3)
+    body = b'{"content":[{"type":"text","text":"%b"}]}' % (b"x" * (1 << 16))
+
+    async def test() -> None:
+        cutter = cuts.Cutter()
+
+        async def cut() -> str:
+            return (await cutter.cut(body, 8192, tmp_path, "t")).problem
+
+        try:
+            async with asyncio.timeout(PATIENCE / 2):
+                told = await asyncio.gather(*(cut() for _ in range(64)))
+                assert set(told) == {"the disk did not answer in time"}
+                assert await asyncio.to_thread(lambda: "still there") == "still there"
+                assert disk.entered == disks.MOST
+                monkeypatch.setattr(disks, "PATIENCE", 1000.0)  # the next do not wait at all
+                assert await cut() == "the disk did not answer in time"
+        finally:
+            disk.free.set()
+        async with asyncio.timeout(PATIENCE):
+            while await cut() != "too late":  # what the disk says once it answers again
+                pass
+        assert {await cut() for _ in range(2 * disks.MOST)} == {"too late"}
+
+    asyncio.run(test())
 
 
 def test_a_queue_behind_a_healthy_server_opens_no_circuit(tmp_path: Path) -> None:

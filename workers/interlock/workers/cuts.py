@@ -7,11 +7,13 @@ large fields; the whole of it is kept in a file (0600), and the last content ite
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from interlock.workers.disk import Disk
 from interlock.workers.kept import keep
 from interlock.workers.looks import Look, fields_of, glance, look, text_of
 
@@ -19,8 +21,6 @@ FIELDS_ROOM: Final = 4096
 """Bytes at most of what a result has besides its content, such as `_meta`."""
 TEXT_FRAME: Final = 40
 """Bytes of a text item without its text."""
-PATIENCE: Final = 10.0
-"""Seconds to wait for the disk; after that a result goes on without a file for its whole."""
 NOTE_ROOM: Final = 2048
 """Bytes of the limit that are left for the note about the cut."""
 
@@ -43,14 +43,26 @@ def cut(body: bytes, limit: int, folder: Path, tool: str) -> Cut:
     return _shortened(body, found, limit, path, problem)
 
 
-async def cut_in_time(body: bytes, limit: int, folder: Path, tool: str) -> Cut:
-    """Shorten a result as `cut`, in a thread; a disk that hangs costs the file with the whole."""
-    try:
-        async with asyncio.timeout(PATIENCE):
-            return await asyncio.to_thread(cut, body, limit, folder, tool)
-    except TimeoutError:
-        found = look(body) or Look([])
-        return _shortened(body, found, limit, None, "the disk did not answer in time")
+class Cutter:
+    """Cuts the results of one worker; for use in one event loop."""
+
+    def __init__(self) -> None:
+        self._disk = Disk()
+
+    async def cut(self, body: bytes, limit: int, folder: Path, tool: str) -> Cut:
+        """Shorten a result as `cut`, in a thread; a disk that hangs costs the file with the whole.
+
+        It also keeps few results in memory: the next ones do not wait for it.
+        """
+        try:
+            return await self._disk.do(partial(cut, body, limit, folder, tool))
+        except TimeoutError:
+            # In a thread, too, as it takes long; it waits for nothing.
+            return await asyncio.to_thread(_without_file, body, limit)
+
+
+def _without_file(body: bytes, limit: int) -> Cut:
+    return _shortened(body, look(body) or Look([]), limit, None, "the disk did not answer in time")
 
 
 def _shortened(body: bytes, found: Look, limit: int, path: Path | None, problem: str) -> Cut:

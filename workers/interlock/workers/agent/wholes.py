@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from interlock.bus.messages import RESULT_INLINE
 from interlock.workers import kept
 from interlock.workers.agent.cut import Whole, last_text, shown_result
 from interlock.workers.cuts import whole_of
-
-PATIENCE: Final = 10.0
-"""Seconds to wait for the disk; after that the item goes without a path."""
+from interlock.workers.disk import Disk
 
 
 class Wholes:
@@ -22,6 +20,7 @@ class Wholes:
     def __init__(self, folder: Path, on_problem: Callable[[str], None]) -> None:
         self._folder = folder
         self._on_problem = on_problem
+        self._disk = Disk()
 
     async def shown(self, body: bytes, tool: str) -> tuple[Any, Any]:
         """Return content and structured content for a turn item; a cut result's whole is kept.
@@ -31,8 +30,7 @@ class Wholes:
         if len(body) <= RESULT_INLINE:
             return shown_result(body)
         try:
-            async with asyncio.timeout(PATIENCE):
-                whole = await asyncio.to_thread(_keep, body, self._folder, tool)
+            whole = await self._disk.do(partial(_keep, body, self._folder, tool))
         except TimeoutError:
             whole = Whole(problem="the disk did not answer in time")
         self._on_problem(whole.problem)

@@ -22,7 +22,7 @@ from interlock.bus.settings import CliConfigure
 from interlock.bus.wording import spoken
 from interlock.workers.cli.arguments import ArgumentError, input_schema, words
 from interlock.workers.cli.run import ProgramRun
-from interlock.workers.cuts import cut_in_time
+from interlock.workers.cuts import Cutter
 from interlock.workers.failure import WorkerError
 from interlock.workers.kept import prune
 from interlock.workers.kind import Gauges, Host
@@ -55,6 +55,7 @@ class CliKind:
         self._refusal = ""
         self._count = 0
         self._sent: set[str] = set()
+        self._cutter = Cutter()
         self._lossy = False
         self._again: asyncio.TimerHandle | None = None
 
@@ -264,7 +265,7 @@ class CliKind:
         if len(body) <= bound:
             return body
         folder = Path(self._configure.results_folder)
-        done = await cut_in_time(body, bound, folder, self._configure.tool)
+        done = await self._cutter.cut(body, bound, folder, self._configure.tool)
         if done.problem:
             message = f"Whole outputs cannot be kept: {done.problem}."
             self._host.notice("results_full", message=message, fix=f"Make room for {folder}.")

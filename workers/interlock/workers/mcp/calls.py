@@ -167,6 +167,7 @@ class Calls:
         self._time: Final = time.monotonic  # what the loop's clock is, without a call in between
         self._running: dict[str, _Run] = {}
         self._queue: deque[_Run] = deque()
+        self._cutter = cuts.Cutter()
         self._cutting: set[asyncio.Task[cuts.Cut]] = set()
         self._refusal = ""
         self._timer: asyncio.TimerHandle | None = None
@@ -340,7 +341,7 @@ class Calls:
     def _cut(self, run: _Run, body: bytes) -> None:
         settings = self.settings
         run.deadline = run.latest = run.window = math.inf
-        cutting = cuts.cut_in_time(
+        cutting = self._cutter.cut(
             body, settings.max_result, settings.results_folder, run.call.name
         )
         work = self._loop.create_task(cutting)
