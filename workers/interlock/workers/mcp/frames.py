@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
 _LONE_ID = re.compile(rb'"id"\s*:\s*"(i[0-9]{1,18})"')
-_ESCAPE = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a pair
-    rb"|(u[dD][89a-fA-F][0-9a-fA-F]{2})"  # one half
-    rb"|.)",
-    re.DOTALL,
-)
+_HALF = rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+_PAIR = rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_LONE = re.compile(rb"((?:[^\\]++|%b|(?!%b)\\.?)*+)(%b|\Z)" % (_PAIR, _HALF, _HALF), re.DOTALL)
+MAX_ESCAPES: Final = 4 << 20
+"""Backslashes of a line up to which halves are looked for; it takes about a second."""
+MAX_MENDS: Final = 200_000
+"""Places of a line that are mended; one with more stays unreadable."""
 _LINE_BREAKS = bytes.maketrans(b"\r\n", b"  ")
 NOTHING: Final = msgspec.Raw(b"")
 """A payload that a frame does not have."""
@@ -116,9 +118,21 @@ def mend_halves(line: bytes) -> bytes:
 
     Servers that cut a text in the middle of an emoji write such halves, which no UTF-8 can carry.
     """
-    if b"\\ud" not in line and b"\\uD" not in line:
+    if (b"\\ud" not in line and b"\\uD" not in line) or line.count(b"\\") > MAX_ESCAPES:
         return line
-    return _ESCAPE.sub(lambda found: b"\\ufffd" if found[1] else found[0], line)
+    return mend_places(line, _LONE, lambda _: b"\\ufffd")
+
+
+def mend_places(line: bytes, places: re.Pattern[bytes], mend: Callable[[bytes], bytes]) -> bytes:
+    """Return the line with the first `MAX_MENDS` places mended, in time linear in its length.
+
+    The first group of `places` is all that comes before a place, the second the place itself. It
+    has to match everywhere, also an end without a place: whatever is searched for a second time
+    makes the time quadratic.
+    """
+    return places.sub(
+        lambda found: found[1] + mend(found[2]) if found[2] else found[1], line, count=MAX_MENDS
+    )
 
 
 def json_string(text: str) -> bytes:

@@ -3,32 +3,59 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from interlock.workers.mcp.frames import Frame, find_own_id, mend_halves, read_frame
+from interlock.workers.looks import beginning, items
+from interlock.workers.mcp.frames import (
+    Frame,
+    find_own_id,
+    mend_halves,
+    mend_places,
+    read_frame,
+)
 from interlock.workers.mcp.lines import KEPT_OF_LONG
 
 MAX_MENDED: Final = 8 << 20
 """Bytes of a line up to which it is mended; looking for what is wrong takes long."""
 _BOM: Final = b"\xef\xbb\xbf"
-_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|-?\b(?:Infinity|NaN)\b', re.DOTALL)
+_TEXT: Final = rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)'
+_NUMBER: Final = rb"-?\b(?:Infinity|NaN)\b"
+_NUMBERS = re.compile(
+    rb'((?:[^"NI-]++|%b|(?!%b)[NI-])*+)(%b|\Z)' % (_TEXT, _NUMBER, _NUMBER), re.DOTALL
+)
+_ODD_TEXTS = re.compile(
+    rb'((?:[^"]++|"(?:[^"\\\x00-\x1f]++|\\[^\x00-\x1f])*+")*+)(%b|\Z)' % _TEXT, re.DOTALL
+)
 _ANSWERS = re.compile(rb'"(?:result|error)"\s*:')
-_BATCH = msgspec.json.Decoder(list[msgspec.Raw])
 _CONTROL = re.compile(rb"[\x00-\x1f]")
+_ESCAPES: Final = {code: f"\\u{code:04x}" for code in range(32)}
+MAX_BATCH: Final = 1_000
+"""Frames of one array that are read."""
+_FIRST: Final[Any] = beginning(MAX_BATCH)
+_BATCH = msgspec.json.Decoder(_FIRST)
 
 
-def batch_of(line: bytes) -> list[bytes]:
+class Batch(NamedTuple):
+    """The frames of an array. `more`: there are further ones, which were not told apart."""
+
+    frames: list[bytes]
+    more: bool = False
+
+
+def batch_of(line: bytes) -> Batch:
     """Return the frames of an array, which MCP allowed for a while; nothing for other lines.
 
     >>> batch_of(b'[{"id":"i1","result":{}}, 5]')
-    [b'{"id":"i1","result":{}}']
+    Batch(frames=[b'{"id":"i1","result":{}}'], more=False)
     """
     try:
-        return [frame for one in _BATCH.decode(line) if (frame := bytes(one))[:1] == b"{"]
+        found = items(_BATCH.decode(line))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return []
+        return Batch([])
+    frames = [frame for one in found[:MAX_BATCH] if (frame := bytes(one))[:1] == b"{"]
+    return Batch(frames, len(found) > MAX_BATCH)
 
 
 class Answered:
@@ -70,7 +97,11 @@ def mended_frame(line: bytes) -> tuple[bytes, Frame | None]:
     """
     if len(line) > MAX_MENDED:
         return line, None
-    line = _TOKEN.sub(_strict, mend_halves(line.removeprefix(_BOM)))
+    line = mend_halves(line.removeprefix(_BOM))
+    if _CONTROL.search(line):
+        line = mend_places(line, _ODD_TEXTS, _escaped)
+    if b"NaN" in line or b"Infinity" in line:
+        line = mend_places(line, _NUMBERS, lambda _: b"null")
     return line, read_frame(line)
 
 
@@ -96,8 +127,5 @@ def _is_json(line: bytes) -> bool:
     return True
 
 
-def _strict(found: re.Match[bytes]) -> bytes:
-    text = found[0]
-    if text[:1] != b'"':
-        return b"null"
-    return _CONTROL.sub(lambda one: b"\\u%04x" % one[0][0], text)
+def _escaped(text: bytes) -> bytes:
+    return text.decode("latin-1").translate(_ESCAPES).encode("latin-1")

@@ -41,6 +41,8 @@ MAX_REPLIES: Final = 1024
 """Waiting lines from which on it gets no answers to what it asks itself."""
 READ_SIZE: Final = 256 << 10
 LINES_PER_TURN: Final = 256
+TURN: Final = 0.02
+"""Seconds after which a turn of the loop begins no further line."""
 GATHERED: Final = 32 << 10
 """Bytes of lines that are kept back at most: half of what the server's input pipe holds."""
 USELESS_BYTES: Final = 4 << 20
@@ -276,6 +278,8 @@ class StdioTransport:
             self._useless = 0 if self._line(line) else self._useless + len(line) + 1
             if self._ended:
                 return
+            if self._loop.time() - began > TURN:
+                break
         self.gather(False)
         self._spent += self._loop.time() - began
         if self._lines:
@@ -316,11 +320,11 @@ class StdioTransport:
             if frame is not None:
                 return self._frame(mended, frame)
             self._pending.pop(found)(Answer(fault="unreadable", why=fault_of(line)))
-        elif self._pending and line[:1] == b"[" and (frames := batch_of(line)):
-            answered = False
-            for one in frames:
-                answered = self._line(one) or answered
-            return answered
+        elif self._pending and line[:1] == b"[":
+            frames, more = batch_of(line)
+            self._lines.extendleft(reversed(frames))  # each is a line of its own
+            if frames and not more:
+                return False
         if line.strip():
             self.dropped += 1
             self._on_unreadable(line)
