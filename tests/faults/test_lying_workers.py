@@ -162,6 +162,26 @@ def test_the_last_word_counts(liar: Liar) -> None:
     assert rows["x"] == "3000"
 
 
+def tools_of(liar: Liar) -> set[str]:
+    found = liar.interlock.client.tools()
+    return {row["name"] for row in found["capabilities"] if "liar" in row["name"]}
+
+
+def test_a_list_whose_documents_cannot_be_taken_is_refused_with_a_row(liar: Liar) -> None:
+    """What is too much of a worker's documents is refused and told of; its tools stay."""
+    before = tools_of(liar)
+    assert before
+    liar.lie("""
+    row = CapabilityReport(name="other", digest="0" * 64)
+    for body in (b"{" + b",".join(b'"%d":0' % n for n in range(2_000_000)) + b"}", b"[]"):
+        for n in range(30):  # more than its quota, too
+            await say(host, m.Capabilities(rows=(row,)), body)
+""")
+    until(lambda: "list_refused" in liar.codes(), PATIENCE, "the row")
+    assert tools_of(liar) == before
+    liar.interlock.wait_state("mcp:good", "READY")
+
+
 def test_processes_of_others_are_not_taken_for_its_own(tmp_path: Path) -> None:
     """A worker that names foreign processes as its own gets nobody killed, whatever dies next."""
     with running_liar(tmp_path) as liar:

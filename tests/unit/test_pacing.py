@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import tracemalloc
 from collections.abc import Callable
 
 import msgspec
+import pytest
 
 from interlock.bus import messages as m
+from interlock.bus.errors import MalformedError
 from interlock.bus.records import CapabilityReport
+from interlock.supervisor.catalog.schemas import MAX_REPORT, merge_documents
 from interlock.supervisor.control.pacing import LIST_COST, WAITING, Pacing
 from interlock.supervisor.control.quotas import Rate
 
@@ -45,7 +49,7 @@ def deliver(
             if enough(got[-1]):
                 done.set()
 
-        pacing = Pacing(take, lost.append, rate)
+        pacing = Pacing(take, lost.append, merge_documents, rate)
         for message, body in said:
             pacing.take("mcp:x", 1, message, body)
         async with asyncio.timeout(10):
@@ -79,10 +83,48 @@ def test_a_list_that_takes_the_place_of_another_keeps_the_documents_that_only_th
     assert msgspec.json.decode(got[-1][1] or b"").keys() == {document(1)[0], document(3)[0]}
 
 
-def test_a_list_whose_documents_cannot_be_read_is_delivered_to_be_refused() -> None:
-    broken: Said = (list_of(2)[0], b"{")
-    got, _ = deliver(list_of(0), list_of(1), broken, enough=lambda said: names(said) == ("t2",))
-    assert got[-1][1] == b"{"
+@pytest.mark.parametrize(
+    "body",
+    [b"{", b'{"no digest":1}', b'{"a":"%b"}' % (b"x" * MAX_REPORT)],
+    ids=["no JSON", "no digests", "too large"],
+)
+def test_a_list_whose_documents_cannot_be_taken_takes_no_other_with_it(body: bytes) -> None:
+    broken: Said = (list_of(2)[0], body)
+    got, lost = deliver(
+        list_of(0), list_of(1, sent=(1,)), broken, enough=lambda said: names(said) == ("t1",)
+    )
+    assert got == [list_of(0), broken, list_of(1, sent=(1,))] and lost == 1
+
+
+def test_a_broken_list_that_waits_first_is_refused_at_once_and_holds_no_other_back() -> None:
+    broken: Said = (list_of(1)[0], b"{")
+    got, lost = deliver(
+        list_of(0), broken, list_of(2, sent=(2,)), enough=lambda said: names(said) == ("t2",)
+    )
+    assert got == [list_of(0), broken, list_of(2, sent=(2,))] and lost == 0
+
+
+def test_many_keys_that_are_no_digests_are_not_read() -> None:
+    body = b"{%b}" % b",".join(b'"%d":0' % n for n in range(400_000))
+    tracemalloc.start()
+    try:
+        with pytest.raises(MalformedError):
+            merge_documents(b"{}", body, ())
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 20
+
+
+def test_documents_that_two_lists_have_no_room_for_cost_no_list() -> None:
+    """The newer list's own come first; the rest of them are as if they had not been sent."""
+    large = [msgspec.Raw(b'"%b"' % (letter * (MAX_REPORT // 2))) for letter in (b"a", b"b", b"c")]
+    digests = [hashlib.sha256(bytes(one)).hexdigest() for one in large]
+    before = msgspec.json.encode(dict(zip(digests[:1], large[:1], strict=True)))
+    now = msgspec.json.encode(dict(zip(digests[1:2], large[1:2], strict=True)))
+    merged = merge_documents(before, now, digests)
+    assert merged is not None and len(merged) <= MAX_REPORT
+    assert msgspec.json.decode(merged).keys() == {digests[1]}
 
 
 def test_rows_without_end_leave_room_for_the_list_and_the_state() -> None:

@@ -17,7 +17,8 @@ MAX_ROWS: Final = 100
 """Rows of one name that its process is the source of; more are dropped and counted."""
 TOO_MANY: Final = "too_many_reports"
 MEMORY_SOFT: Final = "memory_soft"
-OWN_CODES: Final = frozenset({TOO_MANY, MEMORY_SOFT})
+REFUSED_LIST: Final = "list_refused"
+OWN_CODES: Final = frozenset({TOO_MANY, MEMORY_SOFT, REFUSED_LIST})
 """Codes of what the supervisor itself says of a process; there is always room for these."""
 STATE: Final = "state"
 """Subject of the row about a worker's own state."""

@@ -17,6 +17,8 @@ MAX_ASKED: Final = 10_000
 """Digests in one request; further ones are not answered."""
 MAX_REPORT: Final = MAX_DOCUMENTS + (1 << 20)
 """Bytes of one report of documents, with their digests."""
+_BESIDE: Final = 68
+"""Bytes that a document takes beside itself: its digest and the signs between."""
 _Digest = Annotated[str, msgspec.Meta(min_length=64, max_length=64)]
 # Ends at the first key that is none, before millions of them are read.
 _split: Final = msgspec.json.Decoder(dict[_Digest, msgspec.Raw]).decode
@@ -28,6 +30,42 @@ class _Described(msgspec.Struct):
 
 class _Schema(msgspec.Struct):
     arguments: msgspec.Raw = msgspec.field(name="inputSchema", default=msgspec.Raw(b"{}"))
+
+
+def split_documents(body: bytes | None) -> dict[str, msgspec.Raw]:
+    """Return the documents of a report by digest, each as it is written.
+
+    Raises MalformedError for what is no object of documents, also as TooLargeError for more than
+    `MAX_REPORT` bytes.
+    """
+    if not body:
+        return {}
+    if len(body) > MAX_REPORT:
+        raise TooLargeError(len(body), MAX_REPORT)
+    try:
+        return _split(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedError("Tool documents are a JSON object by digest.") from error
+
+
+def merge_documents(
+    before: bytes | None, now: bytes | None, digests: Iterable[str]
+) -> bytes | None:
+    """Return a report with those documents of an earlier one, too, that `digests` name.
+
+    As many as one report has room for. Raises MalformedError if either cannot be taken.
+    """
+    documents = split_documents(now)
+    if not before:
+        return now
+    wanted = frozenset(digests).difference(documents)
+    room = MAX_REPORT - len(now or b"{}")
+    for digest, document in split_documents(before).items():
+        size = len(document) + _BESIDE
+        if digest in wanted and size <= room:
+            documents[digest] = document
+            room -= size
+    return msgspec.json.encode(documents)
 
 
 _described: Final = msgspec.json.Decoder(_Described).decode
@@ -52,7 +90,7 @@ class Schemas:
         is no object of documents.
         """
         wanted = dict.fromkeys(digests)
-        for digest, document in self._parse(body).items():
+        for digest, document in split_documents(body).items():
             if digest in wanted and hashlib.sha256(document).hexdigest() == digest:
                 self._documents.setdefault(digest, bytes(document))
         used = []
@@ -64,17 +102,6 @@ class Schemas:
         self._used[worker] = frozenset(used)
         self._sweep()
         return tuple(digest for digest in wanted if digest not in self._documents)
-
-    @staticmethod
-    def _parse(body: bytes | None) -> dict[str, msgspec.Raw]:
-        if not body:
-            return {}
-        if len(body) > MAX_REPORT:
-            raise TooLargeError(len(body), MAX_REPORT)
-        try:
-            return _split(body)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise MalformedError("Tool documents are a JSON object by digest.") from error
 
     def get(self, digests: Iterable[str]) -> bytes:
         """A JSON object from digest to document, of those that are known."""

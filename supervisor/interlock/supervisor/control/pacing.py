@@ -7,12 +7,11 @@ Beyond that it waits for its turn; of what says the same thing anew, only the la
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
-import msgspec
-
 from interlock.bus import messages as m
+from interlock.bus.errors import MalformedError
 from interlock.supervisor.control.quotas import REPORTS, Bucket, Rate
 
 LIST_COST: Final = 5.0
@@ -21,11 +20,10 @@ WAITING: Final = 128
 """Rows of one worker that wait; it may have 100 under needs attention. Its newest state, its newest
 list of tools and its newest processes always find a place."""
 
-_documents: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-
 Key = tuple[str, ...]
 Said = tuple[int, m.ControlUp, bytes | None]
 """Generation, message and body."""
+Merge = Callable[[bytes | None, bytes | None, Iterable[str]], bytes | None]
 Deliver = Callable[[str, int, m.ControlUp, bytes | None], None]
 
 
@@ -43,10 +41,15 @@ class Pacing:
     """One line for each worker.
 
     `deliver` gets what may be taken now; `lost(worker)` hears of each message that is left out.
+    `merge(before, now, digests)` adds to the documents of a list those of one before it that it
+    names, and raises MalformedError if its own cannot be taken.
     """
 
-    def __init__(self, deliver: Deliver, lost: Callable[[str], None], rate: Rate = REPORTS) -> None:
+    def __init__(
+        self, deliver: Deliver, lost: Callable[[str], None], merge: Merge, rate: Rate = REPORTS
+    ) -> None:
         self._deliver = deliver
+        self._merge = merge
         self._lost = lost
         self._rate = rate
         self._lines: dict[str, _Line] = {}
@@ -82,14 +85,28 @@ class Pacing:
             self.forget(name)
 
     def _wait(self, name: str, line: _Line, key: Key, what: Said) -> None:
-        if key in line.waiting:
-            self._lost(name)  # the word before, which the newer one takes the place of
-            what = _after(line.waiting[key], what)
+        before = line.waiting.get(key)
+        if before is not None:
+            self._lost(name)  # one of the two
         elif isinstance(what[1], m.Notice) and len(line.waiting) >= WAITING:
             self._lost(name)
             return
-        line.waiting[key] = what
+        try:
+            line.waiting[key] = self._after(before, what)
+        except MalformedError:  # to be refused; the word before still counts
+            self._deliver(name, *what)
         self._arm(name, line)
+
+    def _after(self, before: Said | None, now: Said) -> Said:
+        """What is left to say when `now` takes the place of `before`, if any.
+
+        A list repeats no document that its worker sent with an earlier one. Raises MalformedError.
+        """
+        generation, message, body = now
+        if isinstance(message, m.Capabilities):
+            earlier = before[2] if before is not None else None
+            body = self._merge(earlier, body, (row.digest for row in message.rows))
+        return generation, message, body
 
     def _arm(self, name: str, line: _Line) -> None:
         if line.timer is None and line.waiting:
@@ -126,24 +143,6 @@ def _key(message: m.ControlUp) -> Key:
             return ("list",)
         case _:
             return ()
-
-
-def _after(before: Said, now: Said) -> Said:
-    """What is left to say when `now` takes the place of `before`.
-
-    A list repeats no document that its worker sent with an earlier one, so the new list takes over
-    those of them that it names. A body that cannot be read stays as it is: it is refused later.
-    """
-    generation, message, body = now
-    if not isinstance(message, m.Capabilities) or not before[2]:
-        return now
-    try:
-        documents = _documents(before[2]) | _documents(body or b"{}")
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return now
-    wanted = {row.digest for row in message.rows}
-    merged = msgspec.json.encode({d: one for d, one in documents.items() if d in wanted})
-    return generation, message, merged if len(merged) <= m.MAX_MESSAGE else body
 
 
 def _cost(message: m.ControlUp) -> float:

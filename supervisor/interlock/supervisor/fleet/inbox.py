@@ -9,7 +9,15 @@ from interlock.bus import messages as m
 from interlock.bus.errors import MalformedError
 from interlock.bus.names import LOCAL_MARK
 from interlock.bus.settings import McpServerSettings
-from interlock.supervisor.attention import MAX_TEXT, OWN_CODES, STATE, Attention, Row
+from interlock.supervisor.attention import (
+    MAX_TEXT,
+    OWN_CODES,
+    REFUSED_LIST,
+    STATE,
+    Attention,
+    Row,
+)
+from interlock.supervisor.catalog.schemas import merge_documents
 from interlock.supervisor.config.toolnotes import ToolNotes, left_out
 from interlock.supervisor.control.pacing import Pacing
 from interlock.supervisor.control.quotas import Quotas
@@ -50,7 +58,7 @@ class Inbox:
         self._tickets = tickets
         self._notes = notes
         self._quotas = quotas
-        self._pacing = Pacing(self._deliver, quotas.leave_out)
+        self._pacing = Pacing(self._deliver, quotas.leave_out, merge_documents)
 
     def received(
         self, name: str, generation: int, message: m.ControlUp, body: bytes | None
@@ -93,8 +101,10 @@ class Inbox:
                 or self._of_an_agent(member, generation, message, body)
                 or self._of_a_server(member, generation, message, body)
             )
-        except MalformedError:
+        except MalformedError as error:
             taken = False
+            if isinstance(message, m.Capabilities):
+                self._refused_list(name, error)
         self.dropped += not taken
 
     def _lifecycle(self, member: Member, generation: int, message: m.ControlUp) -> bool:
@@ -212,6 +222,17 @@ class Inbox:
             case _:
                 return False
         return True
+
+    def _refused_list(self, name: str, error: MalformedError) -> None:
+        self._attention.set(
+            Row(
+                name=name,
+                code=REFUSED_LIST,
+                message=f"A list of tools that {name} sent was not taken: {error.message} "
+                "The one before it still counts.",
+                fix=f"See `interlock logs {name}`, then `interlock restart {name}`.",
+            )
+        )
 
     def _attend_tools(self, name: str, message: m.Capabilities) -> None:
         rows = [
