@@ -109,6 +109,25 @@ def test_a_turn_that_comes_while_its_agent_starts_waits_for_it(interlock: Superv
     interlock.wait_event("turn.completed", after=place, turn=items[0]["turn"])
 
 
+def test_of_a_call_that_was_cancelled_the_journal_says_that_it_may_have_run(
+    interlock: Supervised, tmp_path: Path
+) -> None:
+    """A call that its server had when the turn was cancelled: its effect is unknown, and said so."""
+    held = Held(tmp_path, "mcp:bad")
+    turn = interlock.client.start_turn(f"{held.text} & mcp:bad/echo {{}}", agent="other")["turn"]
+    watching, place = Watching(interlock, turn), interlock.mark()
+    watching.until("tool.result")
+    interlock.client.turn_cancel(turn)
+    watching.join()
+    interlock.wait_event("tool.failed", "mcp:bad", place, code="cancelled")
+    until_stored(interlock, turn, 2)
+    found = {
+        row["outcome"]: row["may_have_run"] for row in interlock.client.turn_show(turn)["calls"]
+    }
+    assert found == {"cancelled": True, "ok": False}
+    held.let_go()
+
+
 def test_a_killed_client_harms_nobody(interlock: Supervised) -> None:
     """A watcher that is killed: its turn and the other watchers go on, its place is freed."""
     turn = new_turn_id()

@@ -18,7 +18,7 @@ from interlock.bus.codec import decode_control_up, encode
 from interlock.bus.errors import MalformedError
 from interlock.bus.messages import ControlDown, Hello, Ping, Pong, Stop
 from interlock.bus.records import Boot
-from interlock.bus.socket import FdSocket, open_socket
+from interlock.bus.socket import MAX_FRAMES, SKIPPED, FdSocket, open_socket
 
 
 def descriptors() -> int:
@@ -160,3 +160,37 @@ def test_the_first_large_message_opens_nothing_for_good() -> None:
         "assert len(os.listdir('/proc/self/fd')) == before\n"
     )
     subprocess.run([sys.executable, "-P", "-c", script], check=True, timeout=30)
+
+
+def test_a_message_of_very_many_frames_leaves_the_loop_its_turns(tmp_path: Path) -> None:
+    """What is too many is thrown away a little in each turn; the next message comes whole."""
+    count = 100 * SKIPPED
+    got: list[list[bytes]] = []
+    turns = 0
+
+    async def scenario() -> None:
+        nonlocal turns
+        with zmq.Context() as ctx:
+            address, done = f"ipc://{tmp_path}/s", asyncio.Event()
+            router, dealer = open_socket(ctx, zmq.ROUTER), open_socket(ctx, zmq.DEALER)
+            router.bind(address)
+            dealer.connect(address)
+
+            def take(frames: list[bytes]) -> None:
+                got.append(frames)
+                if len(got) == 2:
+                    done.set()
+
+            reader = FdSocket(router, take)
+            dealer.send_multipart([b"x"] * count)
+            dealer.send_multipart([b"next"])
+            async with asyncio.timeout(20):
+                while not done.is_set():
+                    await asyncio.sleep(0)
+                    turns += bool(got)
+            reader.close()
+            dealer.close()
+
+    asyncio.run(scenario())
+    assert [frames[1:] for frames in got] == [[b"x"] * (MAX_FRAMES - 1), [b"next"]]
+    assert turns >= 50

@@ -22,6 +22,8 @@ HIGH_WATER: Final = 1000
 """Messages that one peer's queue holds before sends to it fail."""
 MAX_FRAMES: Final = 8
 """Frames of one message that are kept; no message of any plane has that many."""
+SKIPPED: Final = 500
+"""Frames of a message of too many that are thrown away in one turn of the loop."""
 MAX_HELD: Final = 64
 """Messages of a burst that are held back until they are sent together."""
 OWN_DESCRIPTORS: Final = 8
@@ -168,6 +170,7 @@ class FdSocket:
         "_get",
         "_held",
         "_identified",
+        "_long",
         "_looked",
         "_loop",
         "_on_burst",
@@ -212,6 +215,8 @@ class FdSocket:
         self.closed = False
         self.unreachable = False
         """Whether the last send that failed had no peer; otherwise its queue was full."""
+        self._long = False
+        """Further frames of a message that has too many are still to be thrown away."""
         self._want_writable = False
         self._draining = False
         self._looked = False
@@ -368,7 +373,7 @@ class FdSocket:
         finally:
             # Also when `on_message` raised: no further edge would come for what is queued.
             self._draining = False
-            if more and not self.closed:
+            if (more or self._long) and not self.closed:
                 self._again = self._loop.call_soon(self._drain_rest)
             if burst and self._on_burst is not None:
                 self._on_burst(False)
@@ -377,6 +382,8 @@ class FdSocket:
 
     def _receive(self) -> list[bytes] | None:
         recv, get = self._recv, self._get
+        if self._long and not self._skip():
+            return None
         try:
             frames = [recv(_NOW)]
         except zmq.Again:
@@ -384,7 +391,18 @@ class FdSocket:
         if self._identified:  # an identity is never alone
             frames.append(recv(_NOW))
         while get(_MORE_COMES):
-            frame = recv(_NOW)
-            if len(frames) < MAX_FRAMES:
-                frames.append(frame)
+            if len(frames) == MAX_FRAMES:
+                self._long = True
+                break
+            frames.append(recv(_NOW))
         return frames
+
+    def _skip(self) -> bool:
+        """Throw away what is left of a message of too many frames; False: there is still more."""
+        recv, get = self._recv, self._get
+        for _ in range(SKIPPED):
+            if not get(_MORE_COMES):
+                self._long = False
+                return True
+            recv(_NOW)
+        return False

@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -39,6 +39,7 @@ from interlock.supervisor.api.offers import find_agent, text_of
 from interlock.supervisor.catalog.offer import PERSON
 from interlock.supervisor.catalog.resolve import Refusal, resolve, unavailable
 from interlock.supervisor.catalog.rows import CatalogRow
+from interlock.supervisor.events.journalfile import MAX_TEXTS
 from interlock.supervisor.events.journalrows import CallRow, TurnRow
 from interlock.supervisor.events.turns import NewTurn, TurnService
 from interlock.supervisor.events.unreported import Unreported, unreported
@@ -166,7 +167,8 @@ class TurnApi:
             if not rows:
                 raise
         newest = sorted(rows.values(), key=lambda row: row.started, reverse=True)[:limit]
-        return await self._documents.make({}, {"turns": map(_turn_document, newest)})
+        rows_shown = map(_turn_document, _within(MAX_TEXTS, newest))
+        return await self._documents.make({}, {"turns": rows_shown})
 
     async def show(self, identity: bytes, message: TurnGet, body: bytes | None) -> bytes:
         """One turn's row with its calls and approvals."""
@@ -271,6 +273,15 @@ class TurnApi:
 def caller_name(identity: bytes) -> str:
     """The name of an api client as a caller."""
     return f"api:{identity.hex()}"
+
+
+def _within(size: int, rows: Iterable[TurnRow]) -> Iterator[TurnRow]:
+    """The first rows, up to that many characters of their texts and one row beyond."""
+    for row in rows:
+        yield row
+        size -= len(row.text)
+        if size < 0:
+            return
 
 
 def _turn_document(row: TurnRow) -> dict[str, Any]:

@@ -24,6 +24,8 @@ LONGEST: Final = 200
 """Characters of a text in a report; longer ones are cut."""
 RESULTS: Final = ("ok", "tool_error")
 """Outcomes with a result; all others are failures."""
+KNOWN_END: Final = ("", *RESULTS, "invalid_arguments")
+"""Outcomes after which nobody wonders whether the call ran; of others only if it had begun."""
 
 
 class CallBook:
@@ -55,17 +57,23 @@ class CallBook:
         now = self._clock()
         reports = [_cut(call) for call in message.reports]
         if generation <= self._lost.get(worker, 0):
-            self._journal.add_calls([_row(worker, generation, call, now) for call in reports])
+            rows = [
+                _row(worker, generation, call, now, call.outcome not in KNOWN_END)
+                for call in reports
+            ]
+            self._journal.add_calls(rows)
             self._journal.lose_calls(worker, generation)
             return
         under_way = self._open.setdefault((worker, generation), {})
         rows = []
         for call in reports:
+            began = call.whole  # it was sent to the server, so its effect is unknown if it failed
             if call.outcome:
-                under_way.pop(call.id, None)
+                began = under_way.pop(call.id, None) is not None or began
             elif len(under_way) < OPEN_CALLS:
                 under_way[call.id] = call, now
-            rows.append(_row(worker, generation, call, now))
+            may = began and call.outcome not in KNOWN_END
+            rows.append(_row(worker, generation, call, now, may))
         self._journal.add_calls(rows)
         for call in reports:
             self._publish(worker, call)
@@ -83,12 +91,7 @@ class CallBook:
             )
             for call, since in under_way
         )
-        self._journal.add_calls(
-            [
-                msgspec.structs.replace(_row(worker, generation, call, now), may_have_run=True)
-                for call in ended
-            ]
-        )
+        self._journal.add_calls([_row(worker, generation, call, now, True) for call in ended])
         self._journal.lose_calls(worker, generation)
         for call in ended:
             self._publish_event(
@@ -170,7 +173,7 @@ def _cut(call: CallReport) -> CallReport:
     return msgspec.structs.replace(call, **long) if long else call
 
 
-def _row(worker: str, generation: int, call: CallReport, now: float) -> CallRow:
+def _row(worker: str, generation: int, call: CallReport, now: float, may_have_run: bool) -> CallRow:
     return CallRow(
         worker=worker,
         generation=generation,
@@ -181,4 +184,5 @@ def _row(worker: str, generation: int, call: CallReport, now: float) -> CallRow:
         outcome=call.outcome,
         duration_ms=call.duration_ms,
         started=now - (call.duration_ms / 1000 if call.outcome else 0.0),
+        may_have_run=may_have_run,
     )
