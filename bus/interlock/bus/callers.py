@@ -21,7 +21,8 @@ AGAIN: Final = 1.0
 """Seconds between two such looks while there is no room."""
 MAX_REFUSED: Final = 1024
 """Refused tickets whose reason is remembered for the calls that follow."""
-_LONGEST_ID: Final = 64
+LONGEST_ID: Final = 64
+"""Characters of a ticket's id that is remembered and repeated."""
 _CLIENTS: Final = "api:"
 
 
@@ -94,7 +95,7 @@ class Callers:
 
     def refuse(self, identity: bytes, ticket: str, error: InterlockError) -> None:
         """Remember why a ticket was not opened: its calls may be on their way already."""
-        if len(ticket) > _LONGEST_ID:
+        if len(ticket) > LONGEST_ID:
             return
         self._refused[identity, ticket] = (error.code, error.message)
         self._refused.move_to_end((identity, ticket))

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 import zmq
@@ -38,10 +38,11 @@ MAX_WAITING: Final = 1024
 """Messages that wait for that connection."""
 MAX_WAITING_BYTES: Final = 16 << 20
 """Bytes that wait for that connection."""
-REFUSED: Final = 64
+REMEMBERED: Final = 1024
 """Tickets that wait for an answer, and refused ones, that are remembered."""
 _CREDIT_AT: Final = CHUNK_WINDOW // 2
 """Chunks after which credit is granted: half a window, so that the sender never runs dry."""
+_T = TypeVar("_T")
 
 
 class CallAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +108,14 @@ class _Outstanding:
         self.uncredited = 0
 
 
+class _Waiting(NamedTuple):
+    """A message that waits for the connection; `call_id` 0: an `open` of the ticket."""
+
+    call_id: int
+    ticket: str
+    frames: list[bytes]
+
+
 class DataEdge:
     """Calls one generation of a worker. Dropped for good when that generation ends.
 
@@ -130,12 +139,14 @@ class DataEdge:
         self._loop = asyncio.get_running_loop()
         self._ids = itertools.count(1)
         self._calls: dict[int, _Outstanding] = {}
-        self._waiting: deque[tuple[int, list[bytes]]] = deque()
+        self._waiting: deque[_Waiting] = deque()
         self._waiting_bytes = 0
         self._connected = False
         self._unheard = 0
-        self._opening: deque[str] = deque(maxlen=REFUSED)
-        self._refused: deque[str] = deque(maxlen=REFUSED)
+        self._opening: dict[str, None] = {}
+        """Ids of tickets without an answer, the oldest first."""
+        self._refused: dict[str, bool] = {}
+        """By id, whether it never left for want of room: then the target does not say why."""
         self._ended = ""
         self._timer: asyncio.TimerHandle | None = None
         # Nothing is queued for a target that is not there: it might be the next generation.
@@ -158,21 +169,21 @@ class DataEdge:
         ticket_id = peek(ticket).id
         if self._ended:
             return ticket_id
-        while ticket_id in self._refused:
-            self._refused.remove(ticket_id)
-        self._opening.append(ticket_id)
+        self._refused.pop(ticket_id, None)
+        _remember(self._opening, ticket_id, None)
         frames = [encode(Open(ticket=ticket))]
         if not self._waiting and self._socket.send(frames):
             self._connected = True
             self._unheard += 1
-        else:
-            self._wait(0, frames)
+        elif not self._wait(0, ticket_id, frames):
+            self._not_opened(ticket_id, unsent=True)
         return ticket_id
 
     def is_refused(self, ticket: str) -> bool:
-        """Whether the target did not open the ticket with that id; it may do if it is asked again.
+        """Whether the ticket with that id was not opened; it may be if the target is asked again.
 
-        Where it had too many callers, for example, it may have room by now.
+        Where it had too many callers, for example, it may have room by now. Too many messages that
+        wait for a connection are a reason, too.
         """
         return ticket in self._refused
 
@@ -208,13 +219,17 @@ class DataEdge:
         if self._ended:
             self._end(call, "unavailable", self._ended)
             return future
+        ticket = ticket or self._ticket
+        if self._refused.get(ticket):
+            self._end(call, "overloaded", f"Too many messages wait for {self.worker}.")
+            return future
         try:
             if len(body) > MAX_MESSAGE:
                 raise MalformedError(f"Arguments of {len(body)} bytes are too large.")
             header = encode(
                 Call(
                     id=call_id,
-                    ticket=ticket or self._ticket,
+                    ticket=ticket,
                     name=local_name,
                     left_ms=max(1, int(timeout * 1000)),
                     generation=self.generation,
@@ -224,7 +239,7 @@ class DataEdge:
         except MalformedError as error:
             self._end(call, "invalid_arguments", error.message)
             return future
-        self._start(call, [header, body], now)
+        self._start(call, ticket, [header, body], now)
         return future
 
     def gone(self, reason: str) -> None:
@@ -237,7 +252,7 @@ class DataEdge:
 
     # --- sending ---
 
-    def _start(self, call: _Outstanding, frames: list[bytes], now: float) -> None:
+    def _start(self, call: _Outstanding, ticket: str, frames: list[bytes], now: float) -> None:
         if not self._waiting and self._socket.send_soon(frames, call):
             self._connected = True
             self._unheard += 1
@@ -245,7 +260,7 @@ class DataEdge:
         elif self._connected:
             self._not_taken(call)
             return
-        elif self._wait(call.id, frames):
+        elif self._wait(call.id, ticket, frames):
             call.deadline = now + min(call.timeout, CONNECT_GRACE)
         else:
             self._end(call, "overloaded", f"Too many calls wait for {self.worker}.")
@@ -268,13 +283,15 @@ class DataEdge:
         if call.id in self._calls:
             self._not_taken(call)
 
-    def _wait(self, call_id: int, frames: list[bytes]) -> bool:
+    def _wait(self, call_id: int, ticket: str, frames: list[bytes]) -> bool:
         size = sum(map(len, frames))
         if self._no_room(size):
-            self._forget_ended(opens=not call_id)
-            if self._no_room(size):
-                return False
-        self._waiting.append((call_id, frames))
+            self._keep(lambda one: not one.call_id or one.call_id in self._calls)
+        if self._no_room(size) and not call_id:
+            self._forget_opens()
+        if self._no_room(size):
+            return False
+        self._waiting.append(_Waiting(call_id, ticket, frames))
         self._waiting_bytes += size
         self._socket.want_writable = True
         return True
@@ -282,20 +299,26 @@ class DataEdge:
     def _no_room(self, size: int) -> bool:
         return len(self._waiting) >= MAX_WAITING or self._waiting_bytes + size > MAX_WAITING_BYTES
 
-    def _forget_ended(self, opens: bool) -> None:
-        """Drop what calls that ended have left; with `opens` also tickets, for a newer one."""
-        kept = [
-            (call_id, frames)
-            for call_id, frames in self._waiting
-            if call_id in self._calls or not (call_id or opens)
-        ]
-        self._waiting = deque(kept)
-        self._waiting_bytes = sum(len(frame) for _, frames in kept for frame in frames)
+    def _forget_opens(self) -> None:
+        """Drop tickets that wait without a call that needs them, for a newer one."""
+        needed = {one.ticket for one in self._waiting if one.call_id}
+        for one in self._waiting:
+            if not one.call_id and one.ticket not in needed:
+                self._not_opened(one.ticket, unsent=True)
+        self._keep(lambda one: bool(one.call_id) or one.ticket in needed)
+
+    def _keep(self, kept: Callable[[_Waiting], bool]) -> None:
+        self._waiting = deque(one for one in self._waiting if kept(one))
+        self._waiting_bytes = sum(len(frame) for one in self._waiting for frame in one.frames)
+
+    def _not_opened(self, ticket: str, unsent: bool = False) -> None:
+        self._opening.pop(ticket, None)
+        _remember(self._refused, ticket, unsent)
 
     def _writable(self) -> None:
         self._connected = True
         while self._waiting:
-            call_id, frames = self._waiting[0]
+            call_id, _, frames = self._waiting[0]
             call = self._calls.get(call_id)
             if call is not None or not call_id:
                 if not self._socket.send(frames):
@@ -335,10 +358,9 @@ class DataEdge:
         elif isinstance(message, Log):
             if self._on_log is not None:
                 self._on_log(message)
-        elif isinstance(message, Opened):
-            if message.ticket in self._opening:  # a target may say it again
-                while self._opening.popleft() != message.ticket:
-                    pass
+        elif isinstance(message, Opened):  # a target may say it again
+            self._opening.pop(message.ticket, None)
+            self._refused.pop(message.ticket, None)
         else:
             self._answer(message, body)
 
@@ -347,8 +369,9 @@ class DataEdge:
         if call is None:
             if message.id == 0 and isinstance(message, Failure):
                 self.refused = message.message
-                if self._opening:  # a target answers in order
-                    self._refused.append(self._opening.popleft())
+                # One that names no ticket is the oldest one's: a target answers in order.
+                if named := message.ticket or next(iter(self._opening), ""):
+                    self._not_opened(named)
             else:
                 self.late += 1
         elif isinstance(message, Failure):
@@ -445,3 +468,11 @@ class DataEdge:
                 self._end(call, "unavailable", f"{self.worker} cannot be reached now.")
         if self._calls:
             self._arm(min(call.deadline for call in self._calls.values()))
+
+
+def _remember(tickets: dict[str, _T], ticket: str, value: _T) -> None:
+    """Note a ticket as the newest; the oldest of too many is forgotten."""
+    tickets.pop(ticket, None)
+    if len(tickets) >= REMEMBERED:
+        del tickets[next(iter(tickets))]
+    tickets[ticket] = value

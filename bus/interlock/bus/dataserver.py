@@ -12,7 +12,7 @@ from typing import Final, Literal
 import zmq
 
 from interlock.bus.admission import MEMORY, Admission
-from interlock.bus.callers import Callers, Connection
+from interlock.bus.callers import LONGEST_ID, Callers, Connection
 from interlock.bus.codec import Encoding, decode_data_up, encode, encoding_of, writable
 from interlock.bus.errors import InterlockError, MalformedError, OverloadedError, TicketError
 from interlock.bus.listening import Listening
@@ -334,9 +334,11 @@ class DataServer:
                 self._sweep_later()
             self._admission.hold(connection.holder, ticket, now)
         except InterlockError as error:
+            named = ""
             with contextlib.suppress(TicketError):  # what is no ticket at all, no call can name
-                self._callers.refuse(identity, peek(message.ticket).id, error)
-            self._refuse(identity, encoding, 0, error.code, error.message)
+                named = peek(message.ticket).id
+                self._callers.refuse(identity, named, error)
+            self._refuse(identity, encoding, 0, error.code, error.message, named)
         else:
             self._answer(identity, encoding, Opened(ticket=ticket.claims.id))
 
@@ -397,14 +399,23 @@ class DataServer:
             call.cancel()
 
     def _refuse(
-        self, identity: bytes, encoding: Encoding, call_id: int, code: str, message: str
+        self,
+        identity: bytes,
+        encoding: Encoding,
+        call_id: int,
+        code: str,
+        message: str,
+        ticket: str = "",
     ) -> None:
-        self._answer(identity, encoding, Failure(id=call_id, code=code, message=writable(message)))
+        ticket = ticket if len(ticket) <= LONGEST_ID else ""
+        refused = Failure(id=call_id, code=code, message=writable(message), ticket=ticket)
+        self._answer(identity, encoding, refused)
 
     def _answer(self, identity: bytes, encoding: Encoding, answer: Failure | Opened) -> None:
         frames = [identity, encode(answer, encoding)]
-        if not self._socket.send(frames):
-            call_id = answer.id if isinstance(answer, Failure) else 0
+        call_id = answer.id if isinstance(answer, Failure) else 0
+        # What is opened is answered in order, also when one of the answers has to wait.
+        if (not call_id and self._outbox.opens(identity)) or not self._socket.send(frames):
             # An answer to `open` is no call's: each has a number of its own, below those of calls.
             self._unsent((call_id or next(self._openings), frames))
 

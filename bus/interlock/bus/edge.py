@@ -44,8 +44,8 @@ class Edge:
         self._generation = target.generation
         self._worker = target.worker
         self._tickets: dict[str, str] = {}
-        self._openings: deque[_Opening] = deque()
-        """Those without an answer, in the order in which they are answered."""
+        self._openings: deque[_Opening] = deque(maxlen=OPEN_TICKETS)
+        """Those without an answer, the oldest first."""
         self._pending: dict[int, tuple[PendingCall, OnProgress | None]] = {}
         self._ids = 0
         self.ended: str | None = None
@@ -168,9 +168,8 @@ class Edge:
             self._on_opened(message)
             return
         if message.id == 0:
-            # It names no ticket: it is the oldest one's, also if nobody waits for that any more.
-            if isinstance(message, Failure) and self._openings:
-                self._openings.popleft().answer = message
+            if isinstance(message, Failure):
+                self._on_refused(message)
             return
         pending, on_progress = self._pending.get(message.id, (None, None))
         if pending is None:
@@ -182,11 +181,23 @@ class Edge:
             on_progress(message)
 
     def _on_opened(self, message: Opened) -> None:
-        if all(opening.id != message.ticket for opening in self._openings):
-            return
-        while (opening := self._openings.popleft()).id != message.ticket:
-            pass  # what came before it was lost
-        opening.answer = message
+        opening = self._opening(message.ticket)
+        if opening is not None:
+            opening.answer = message
+
+    def _on_refused(self, message: Failure) -> None:
+        # One that names no ticket is the oldest one's, also if nobody waits for that any more.
+        oldest = self._openings[0].id if self._openings else ""
+        opening = self._opening(message.ticket or oldest)
+        if opening is not None:
+            opening.answer = message
+
+    def _opening(self, ticket: str) -> _Opening | None:
+        """Take out what is being opened under that id."""
+        found = next((one for one in self._openings if one.id == ticket), None)
+        if found is not None:
+            self._openings.remove(found)
+        return found
 
 
 def remember(tickets: dict[str, str], token: str, ticket_id: str) -> None:

@@ -394,7 +394,7 @@ class Result(Message, frozen=True, kw_only=True, tag="result"):
 
 
 class Failure(Message, frozen=True, kw_only=True, tag="failure"):
-    """The call ended without a result; `code` is an outcome.
+    """The call ended without a result; `code` is an outcome. Of an `open`, `ticket` is its id.
 
     `may_have_run`: the server had the request, so its effect is unknown.
     """
@@ -403,6 +403,7 @@ class Failure(Message, frozen=True, kw_only=True, tag="failure"):
     code: str
     message: str
     may_have_run: bool = False
+    ticket: str = ""
 
 
 DataDown = Opened | Progress | Log | Chunk | Result | Failure

@@ -129,6 +129,12 @@ class Outbox:
         """Whether that call's result is still on its way."""
         return bool(self._streams) and (identity, call_id) in self._streams
 
+    def opens(self, identity: bytes) -> bool:
+        """Whether an answer to an `open` of that peer waits; its number is negative."""
+        if not self._streams:
+            return False
+        return any(peer == identity and number < 0 for peer, number in self._streams)
+
     def held(self, identity: bytes) -> tuple[int, int]:
         """Return how many answers are kept for a peer until it takes them, and their bytes."""
         if not self._streams:
@@ -242,10 +248,10 @@ class Outbox:
             self._retry_handle = self._loop.call_later(RETRY, self._retry)
 
     def _retry(self) -> None:
-        # The first of a peer that finds no room again holds the others back.
+        # The first of a peer that finds no room again holds the others back. They come before what
+        # was added meanwhile, so that the answers to one peer stay in order.
         self._retry_handle = None
         stuck, self._stuck = self._stuck, {}
-        for streams in stuck.values():
-            for stream in streams:
-                stream.queued = False
-                self._queue(stream)
+        self._ready.extendleft(stream for held in stuck.values() for stream in reversed(held))
+        if self._ready and self._pump_handle is None:
+            self._pump_handle = self._loop.call_soon(self._pump)
