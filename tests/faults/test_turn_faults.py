@@ -112,7 +112,7 @@ def test_a_turn_that_comes_while_its_agent_starts_waits_for_it(interlock: Superv
 def test_of_a_call_that_was_cancelled_the_journal_says_that_it_may_have_run(
     interlock: Supervised, tmp_path: Path
 ) -> None:
-    """A call that its server had when the turn was cancelled: its effect is unknown, and said so."""
+    """A call that its server had when the turn was cancelled: what it did is not known."""
     held = Held(tmp_path, "mcp:bad")
     turn = interlock.client.start_turn(f"{held.text} & mcp:bad/echo {{}}", agent="other")["turn"]
     watching, place = Watching(interlock, turn), interlock.mark()
