@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import tracemalloc
 
 import msgspec
 import pytest
@@ -100,3 +101,27 @@ def test_a_value_that_is_the_name_of_a_field_breaks_no_message() -> None:
     notice = Notice(code="odd_output", message="the subject", subject="x")
     shown, _ = Discretion(masks).said(notice, None)
     assert isinstance(shown, Notice) and shown.message == "the [secret]"
+
+
+def test_a_list_that_changes_for_ever_is_not_remembered_for_ever() -> None:
+    """A document holds a secret and differs at each report; the last one is sent once only."""
+    masks = masks_of({"API_KEY": "k7Qz_9dLx"}, {})
+    discretion = Discretion(masks)
+    rows: tuple[CapabilityReport, ...] = ()
+    told: list[str] = []
+    tracemalloc.start()
+    try:
+        for n in range(3_000):
+            document = msgspec.json.encode({"name": "t", "description": f"{n} k7Qz_9dLx"})
+            rows = (CapabilityReport(name="t", digest=hashlib.sha256(document).hexdigest()),)
+            body = msgspec.json.encode({rows[0].digest: msgspec.Raw(document)})
+            message, _ = discretion.said(Capabilities(rows=rows), body)
+            assert isinstance(message, Capabilities)
+            told = [row.digest for row in message.rows]
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 200_000
+    again, _ = discretion.said(Capabilities(rows=rows), b"{}")
+    assert isinstance(again, Capabilities) and [row.digest for row in again.rows] == told
+    assert told != [rows[0].digest]

@@ -145,3 +145,30 @@ def test_a_measurement_that_is_over_and_not_taken_in_yet_stops_nobody() -> None:
         assert sampler.load("x", GONE) == Load(1, 0.0)
 
     asyncio.run(story())
+
+
+def test_a_measurement_that_fails_takes_no_status_away_and_is_told_of_once() -> None:
+    async def story() -> None:
+        told: list[BaseException] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: told.append(context["exception"]))
+        fails = [True]
+
+        def measure(roots: Mapping[str, int]) -> dict[str, Usage]:
+            if fails[0]:
+                raise ValueError("an odd line in a file of the kernel")
+            return {name: Usage(resident=1) for name in roots}
+
+        sampler = Sampler(measure)
+        for _ in range(2):
+            await asyncio.gather(*(sampler.measure({"x": GONE}) for _ in range(3)))
+        assert [type(error) for error in told] == [ValueError]
+        assert sampler.load("x", GONE) == Load()
+        fails[0] = False
+        await sampler.measure({"x": GONE})
+        assert sampler.load("x", GONE).rss_bytes == 1
+        fails[0] = True
+        await sampler.measure({"y": GONE})
+        assert len(told) == 2
+
+    asyncio.run(story())

@@ -50,7 +50,8 @@ class Discretion:
     def __init__(self, masks: Masks) -> None:
         self._masks = masks
         self._digests: dict[str, str] = {}
-        """By digest of a document as it was made: the digest under which it was sent."""
+        """By digest of a document as it was made: the digest under which it was sent. Of the newest
+        report only, as the supervisor forgets what that does not name."""
 
     def said(self, message: ControlUp, body: bytes | None) -> tuple[ControlUp, bytes | None]:
         """Return what may be sent of a message; most are returned as they are.
@@ -62,6 +63,8 @@ class Discretion:
             return message, body
         if isinstance(message, Capabilities):
             fit = self._documents(body) if body else body
+            named = {row.digest for row in message.rows}
+            self._digests = {made: sent for made, sent in self._digests.items() if made in named}
             return self._listed(message), fit
         return (hidden(message, self._masks) if isinstance(message, _SAID) else message), body
 

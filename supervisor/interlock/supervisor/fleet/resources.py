@@ -51,6 +51,7 @@ class Sampler:
         self._due = 0.0
         """When the next one may begin, in monotonic seconds."""
         self._running: asyncio.Future[dict[str, limits.Usage]] | None = None
+        self._told = False
 
     async def measure(self, roots: Mapping[str, int]) -> None:
         """Bring the loads of these trees and of the supervisor up to date, if they are not."""
@@ -63,8 +64,17 @@ class Sampler:
                     await asyncio.shield(self._running)
                     # To wait for what is over gives way to nobody, and `done` may not have run yet.
                     await asyncio.sleep(0)
-        except (TimeoutError, OSError, RuntimeError):  # or the system has no thread left
+        except Exception as error:  # noqa: BLE001 - whatever it was, who asks gets what is known
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        """Tell of what no measurement should raise, once until one succeeds."""
+        # Too slow, no file, or the system has no thread left.
+        if self._told or isinstance(error, TimeoutError | OSError | RuntimeError):
             return
+        self._told = True
+        context = {"message": "Processes could not be measured", "exception": error}
+        asyncio.get_running_loop().call_exception_handler(context)
 
     def load(self, name: str, pid: int) -> Load:
         """The last load of that tree; nothing if it has not been measured."""
@@ -104,6 +114,7 @@ class Sampler:
     def _take(
         self, roots: Mapping[str, int], usage: Mapping[str, limits.Usage], begun: float, whole: bool
     ) -> None:
+        self._told = False
         before = self._measured
         self._measured = {} if whole else dict(before)
         for name, used in usage.items():
