@@ -86,6 +86,27 @@ def test_a_ticket_that_finds_no_room_says_so_and_can_be_opened_later(tmp_path: P
     run(tmp_path, test)
 
 
+def test_calls_that_find_no_room_cost_no_look_at_all_that_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tens of thousands of them at once held their agent until it was taken for hung."""
+    looks = []
+    keep = DataEdge._keep
+    monkeypatch.setattr(DataEdge, "_keep", lambda edge, which: (looks.append(1), keep(edge, which)))
+
+    async def test(rig: Rig) -> None:
+        edge = await nobody(rig)
+        calls = [edge.call("echo", b"{}", GRACE) for _ in range(2 * MAX_WAITING)]
+        refused = [call for call in calls if call.done()]
+        assert len(refused) >= MAX_WAITING and len(looks) <= 1
+        calls[0].cancel()  # it waited: now there is room for one
+        assert not edge.call("echo", b"{}", GRACE).done() and len(looks) <= 2
+        assert edge.call("echo", b"{}", GRACE).done() and len(looks) <= 2
+        edge.close()
+
+    run(tmp_path, test)
+
+
 def test_of_many_tickets_exactly_the_refused_ones_are_known_as_refused(tmp_path: Path) -> None:
     async def test(rig: Rig) -> None:
         edge = rig.edge()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.bus.errors import BadTurnError
-from interlock.workers.agent.directparse import parse
+from interlock.workers.agent.directparse import MAX_PARALLEL, parse
 
 
 def shape(text: str) -> list[list[tuple[str, object]]]:
@@ -72,6 +72,14 @@ def test_no_call_at_all_is_a_bad_turn(text: str) -> None:
 def test_plain_words_are_a_bad_turn_and_name_the_line() -> None:
     with pytest.raises(BadTurnError, match="Line 2 is no tool call: 'What changed"):
         parse("a:b/x {}\nWhat changed in this repository, please tell me all of it?")
+
+
+def test_a_step_has_a_bound() -> None:
+    calls = ["a:b {}"] * MAX_PARALLEL
+    assert len(parse(" & ".join(calls))[0]) == MAX_PARALLEL
+    with pytest.raises(BadTurnError, match="Line 3: more than 1000 calls"):
+        parse("a:b\n" + " & ".join(calls) + " &\na:b")
+    assert len(parse("\n".join(calls * 2))) == 2 * MAX_PARALLEL
 
 
 NAMES = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=20).map(

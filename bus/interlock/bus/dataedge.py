@@ -143,6 +143,8 @@ class DataEdge:
         self._waiting_bytes = 0
         self._connected = False
         self._unheard = 0
+        self._given_up = False
+        """A call has ended that may still wait; to look for such takes time for all that wait."""
         self._opening: dict[str, None] = {}
         """Ids of tickets without an answer, the oldest first."""
         self._refused: dict[str, bool] = {}
@@ -285,7 +287,8 @@ class DataEdge:
 
     def _wait(self, call_id: int, ticket: str, frames: list[bytes]) -> bool:
         size = sum(map(len, frames))
-        if self._no_room(size):
+        if self._given_up and self._no_room(size):
+            self._given_up = False
             self._keep(lambda one: not one.call_id or one.call_id in self._calls)
         if self._no_room(size) and not call_id:
             self._forget_opens()
@@ -333,7 +336,9 @@ class DataEdge:
 
     def _abandon(self, call: _Outstanding) -> None:
         call.future.on_cancel = None
-        if self._calls.pop(call.id, None) is not None and call.sent:
+        ended = self._calls.pop(call.id, None) is not None
+        self._given_up |= ended and not call.sent
+        if ended and call.sent:
             self._socket.send([encode(Cancel(id=call.id))])
 
     # --- receiving ---
@@ -419,7 +424,8 @@ class DataEdge:
     def _end(
         self, call: _Outstanding, outcome: str, message: str, may_have_run: bool = False
     ) -> None:
-        self._calls.pop(call.id, None)
+        if self._calls.pop(call.id, None) is not None:
+            self._given_up |= not call.sent
         call.future.on_cancel = None
         if not call.future.done():
             spent = (self._loop.time() - call.started) * 1000

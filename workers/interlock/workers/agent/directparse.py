@@ -16,6 +16,8 @@ from interlock.bus.errors import BadTurnError
 _NAME: Final = re.compile(r"[^\s]+")
 _CAPABILITY: Final = re.compile(r"[A-Za-z]+:[^\s:/].*|.+__.+", re.DOTALL)
 """What can only be meant as a capability: `kind:source...` or a wire name."""
+MAX_PARALLEL: Final = 1_000
+"""Calls of one step; of more, most would be refused by servers with bounded queues."""
 _SHOWN: Final = 40
 
 
@@ -58,6 +60,11 @@ def parse(text: str) -> tuple[Step, ...]:
             else:
                 steps.append(calls)
             joined = trailing
+            if len(steps[-1]) > MAX_PARALLEL:
+                raise BadTurnError(
+                    f"Line {number}: more than {MAX_PARALLEL} calls are joined by `&`; "
+                    "write some of them on lines of their own."
+                )
         else:
             joined = True
     if not steps:
