@@ -23,6 +23,10 @@ class _Flag(msgspec.Struct, rename="camel"):
     is_error: bool = False
 
 
+class _Shape(msgspec.Struct):
+    content: list[msgspec.Raw] = []
+
+
 class _Known(msgspec.Struct, omit_defaults=True):
     """The fields that MCP names; others are passed over, however many there are."""
 
@@ -32,6 +36,7 @@ class _Known(msgspec.Struct, omit_defaults=True):
     _meta: msgspec.Raw = msgspec.Raw(b"")
 
 
+_SHAPE = msgspec.json.Decoder(_Shape)
 _KNOWN = msgspec.json.Decoder(_Known)
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
@@ -55,13 +60,13 @@ def fit(body: bytes) -> bytes:
     >>> fit(b'{"content":"hello"}')
     b'{"content":[{"type":"text","text":"hello"}]}'
     """
-    if look(body) is None:
+    if len(body) > CHECKED:
+        return _rest(body) if look(body) is None else body
+    try:
+        _SHAPE.decode(body)  # a small one costs less so
+        check_json(body)
+    except (msgspec.MsgspecError, RecursionError, InterlockError):
         return _rest(body)
-    if len(body) <= CHECKED:
-        try:
-            check_json(body)
-        except InterlockError:
-            return _rest(body)
     return body
 
 
