@@ -166,7 +166,7 @@ def main() -> None:
     """Cross-validate, print, then fit on everything and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--threshold", type=float, nargs="+", default=[0.1025])
+    parser.add_argument("--threshold", type=float, nargs="+", default=[0.085])
     parser.add_argument("--more", type=float, default=1.7)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="only pooled lines")

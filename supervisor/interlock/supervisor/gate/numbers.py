@@ -56,5 +56,5 @@ SHIPPED: Final = Numbers(
     ),
     best=(-0.52, 0.85, 0.21),
     others=(-0.4, 1.09, 0.04, 1.21),
-    threshold=0.1025,
+    threshold=0.085,
 )
