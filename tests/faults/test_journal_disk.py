@@ -79,7 +79,7 @@ def test_turns_go_on_while_the_disk_is_full_and_are_written_when_it_is_not(
     assert items == {name: 20 if name.startswith("during") else 3 for name in names}
     code, cleared, message, fix = notices[0]
     assert (code, cleared) == ("journal_full", False)
-    assert "only in memory" in message and "Free space" in fix
+    assert "only in memory" in message and "Free some space" in fix
 
 
 READ_ONLY = """
@@ -90,10 +90,12 @@ READ_ONLY = """
     from interlock.supervisor.events.journalrows import TurnRow
 
     notices = []
+    fixes = []
     changed = asyncio.Event()
 
     def attention(code, message, fix, *, clear=False):
         notices.append((code, clear))
+        fixes.append(fix)
         changed.set()
 
     async def until(code, clear):
@@ -122,7 +124,7 @@ READ_ONLY = """
         stored = (await journal.turn("t1")).state
         items = len(await journal.items("t1"))
         await journal.close()
-        print(json.dumps([accepted, ended, stored, items]))
+        print(json.dumps([accepted, ended, stored, items, fixes[0]]))
 
     asyncio.run(main())
 """
@@ -140,4 +142,6 @@ def test_a_read_only_folder_is_survived_and_written_to_once_it_is_writable() -> 
             check=False,
         )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == [False, False, "completed", 1]
+    *found, fix = json.loads(done.stdout)
+    assert found == [False, False, "completed", 1]
+    assert fix.startswith("Let this user read and write") and "pace" not in fix

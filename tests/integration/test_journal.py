@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -428,6 +429,51 @@ def test_the_loop_goes_on_while_the_disk_is_slow(tmp_path: Path) -> None:
             holder.close()
             await notices.until("journal_slow", clear=True)
             assert await made.turn("t1") is not None
+
+    run(story)
+
+
+def test_a_disk_that_is_known_to_be_slow_is_waited_for_once_and_again_when_it_is_quick(
+    tmp_path: Path,
+) -> None:
+    """Each turn waited twice for its two seconds, for as long as the disk was slow."""
+
+    async def story() -> None:
+        path = tmp_path / "j.sqlite3"
+        bounds = JournalBounds(commit=0.5, quick=0.2, retry=0.05)
+        async with journal(path, bounds=bounds) as (made, notices, _):
+            holder = sqlite3.connect(path, isolation_level=None)
+            holder.execute("BEGIN IMMEDIATE")
+            assert await made.accept_turn(row("t0")) is False
+            begun = time.monotonic()
+            for n in range(10):
+                assert await made.accept_turn(row(f"t{n}")) is False
+                assert await made.end_turn(row(f"t{n}", "completed")) is False
+            assert await made.put_approval(approval("a1")) is False
+            assert time.monotonic() - begun < bounds.commit
+            assert [(code, clear) for code, clear, _ in notices.rows] == [("journal_slow", False)]
+            assert "do not wait for it" in notices.rows[0][2]
+            holder.execute("COMMIT")
+            holder.close()
+            # Those commits were late, so nobody knows yet; and no turn comes to show it.
+            await notices.until("journal_slow", clear=True)
+            assert await made.accept_turn(row("t10")) is True
+            assert {found.state for found in await made.turns(20)} == {"completed", "accepted"}
+            assert len(await made.turns(20)) == 11
+
+    run(story)
+
+
+def test_a_journal_that_opens_again_while_nothing_happens_says_no_more_that_it_cannot(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        folder = tmp_path / "later"
+        async with journal(folder / "j.sqlite3") as (made, notices, _):
+            await notices.until("journal_full")
+            folder.mkdir()
+            await notices.until("journal_full", clear=True)
+            assert not made.degraded
 
     run(story)
 

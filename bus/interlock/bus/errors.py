@@ -168,9 +168,16 @@ class ProcessLimitError(InterlockError):
 
 
 class JournalError(InterlockError):
-    """The journal cannot be written, most often because the disk is full."""
+    """The journal cannot be written or read, most often because the disk is full.
+
+    `fix`: what to do about it, as a sentence without its full stop; empty if nobody knows.
+    """
 
     code = "journal"
+
+    def __init__(self, message: str, *, fix: str = "") -> None:
+        super().__init__(message)
+        self.fix = fix
 
 
 class BadTurnError(InterlockError):

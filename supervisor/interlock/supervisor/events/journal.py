@@ -3,7 +3,8 @@
 Operations wait in one queue in memory and are taken from it in order, in batches. A batch that the
 disk refuses goes back to the head of the queue; the journal is then *degraded*: nobody waits for
 commits any more, the trouble stands under needs attention, and every few seconds the writer tries
-again with all that memory still holds.
+again with all that memory still holds. A disk that takes too long makes it *slow*: nobody waits
+for commits either, until one was quick again.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from interlock.bus.errors import JournalError
 from interlock.bus.threads import start_threads
-from interlock.supervisor.events import journalfile, journalrescue
-from interlock.supervisor.events.journalfile import DamagedJournalError, LockedJournalError
+from interlock.supervisor.events import journalfile, journalrescue, journaltrouble
+from interlock.supervisor.events.journalfile import DamagedJournalError
 from interlock.supervisor.events.journalrows import (
     UNFINISHED,
     WAITED,
@@ -41,11 +42,6 @@ from interlock.supervisor.events.journalrows import (
 from interlock.supervisor.events.ports import Attention
 
 T = TypeVar("T")
-FULL: Final = "journal_full"
-SLOW: Final = "journal_slow"
-DAMAGED: Final = "journal_damaged"
-LOST: Final = "journal_items_lost"
-REMOVED: Final = "journal_removed"
 
 
 class JournalBounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +58,9 @@ class JournalBounds(msgspec.Struct, frozen=True, kw_only=True):
     """Reports of calls and of approvals between two prunings."""
     commit: float = 2.0
     """How long an accept or end waits for the disk before it goes on without it."""
+    quick: float = 0.5
+    """A commit within this is quick: from then on the disk is waited for again. Less than `commit`,
+    so that a disk in between is not waited for every other time."""
     read: float = 10.0
     linger: float = 0.05
     """How long items and calls may wait for more of their kind."""
@@ -81,7 +80,7 @@ class Journal:
 
     The futures of `accept_turn`, `end_turn` and `put_approval` always resolve, within
     `bounds.commit` seconds: True once the row is on the disk, False when it is only in memory so
-    far (disk full, slow).
+    far. Of a disk that is full or known to be slow they say that at once.
     """
 
     def __init__(
@@ -116,8 +115,12 @@ class Journal:
         self._place = (0, 0)
         self._ended = self._bounds.prune_every
         self._reported = 0
-        # The loop's own.
+        # The loop's own; the writer may read whether it is slow.
         self._slow = False
+        self._troubled = False
+        """It was said that the disk refuses."""
+        self.fix = ""
+        """What was said to do about it; a sentence."""
         self._looking = journalrescue.Look(path)
         self._checking = False
 
@@ -155,7 +158,7 @@ class Journal:
 
     def accept_turn(self, row: TurnRow) -> asyncio.Future[bool]:
         """Store a new turn."""
-        return self._commit(lambda done: PutTurn(row, done))
+        return self._commit(lambda done, asked: PutTurn(row, done, asked))
 
     def change_turn(self, row: TurnRow) -> None:
         """Store a change that nobody waits for (running)."""
@@ -163,11 +166,11 @@ class Journal:
 
     def end_turn(self, row: TurnRow) -> asyncio.Future[bool]:
         """Store a turn's end."""
-        return self._commit(lambda done: PutTurn(row, done))
+        return self._commit(lambda done, asked: PutTurn(row, done, asked))
 
     def put_approval(self, row: ApprovalRow) -> asyncio.Future[bool]:
         """Store an approval that waits, or how it ended; the first end that is stored stays."""
-        return self._commit(lambda done: PutApproval(row, done))
+        return self._commit(lambda done, asked: PutApproval(row, done, asked))
 
     def append_items(self, turn: str, offset: int, items: Sequence[bytes]) -> None:
         """Store items in order, the first at `offset`."""
@@ -227,29 +230,29 @@ class Journal:
                 self._wake.notify()
 
     def _commit(
-        self, make: Callable[[asyncio.Future[bool] | None], Operation]
+        self, make: Callable[[asyncio.Future[bool] | None, float], Operation]
     ) -> asyncio.Future[bool]:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[bool] = loop.create_future()
         if self._degraded or self._closing or self._thread is None:
-            self._put(make(None))
+            self._put(make(None, 0.0))
             done.set_result(False)
             return done
-        timer = loop.call_later(self._bounds.commit, self._late, done)
-        done.add_done_callback(lambda _: timer.cancel())
-        self._put(make(done))
+        if self._slow:
+            done.set_result(False)  # its commit shows all the same how quick the disk is now
+        else:
+            timer = loop.call_later(self._bounds.commit, self._late, done)
+            done.add_done_callback(lambda _: timer.cancel())
+        self._put(make(done, time.monotonic()))
         return done
 
     def _late(self, done: asyncio.Future[bool]) -> None:
         if not done.done():
             done.set_result(False)
             self._slow = True
-            self._attention(
-                SLOW,
-                "The journal takes long to write, because its disk is slow or another program has "
-                "locked it: turns go on before they are stored.",
-                f"End what else has {self.path} open, or check its disk.",
-            )
+            self._attention(*journaltrouble.slow(self.path))
+            with self._wake:
+                self._wake.notify()  # the writer tries by itself from now on
 
     def _put(self, operation: Operation) -> None:
         given_up = False
@@ -260,11 +263,7 @@ class Journal:
                 given_up = True
             self._wake.notify()
         if given_up:
-            self._attention(
-                LOST,
-                "The journal could not be written for so long that the oldest items were given up.",
-                f"Free space on the disk that has {self.path}.",
-            )
+            self._attention(*journaltrouble.items_lost(self.path))
 
     def _count(self, operation: Operation, sign: int) -> None:
         self._bytes += sign * operation.cost
@@ -343,9 +342,11 @@ class Journal:
             with contextlib.suppress(sqlite3.Error):
                 self.past = journalfile.ids(self._connection)
         self._tell(_resolve, opened, interrupted)
+        if self._connection is not None:
+            self._tell(self._acknowledge, [], False)  # nobody may have waited for so long
         while (batch := self._take()) is not None:
             self._write_anew()
-            if batch:
+            if batch or self._degraded or self._slow:
                 self._write(batch)
             if self._closing and self._degraded:
                 break
@@ -353,11 +354,17 @@ class Journal:
         self._connection = None
 
     def _take(self) -> list[Operation] | None:
-        """The next batch; waits for one. Empty: a look is due. None: closing, nothing is left."""
+        """The next batch; waits for one. None: closing, nothing is left.
+
+        Empty: a look is due, or a trial whether the disk that was full or slow is so still.
+        """
         with self._wake:
             if self._degraded and not self._closing:
                 self._wake.wait_for(lambda: self._closing, self._bounds.retry)
-            self._wake.wait_for(lambda: self._queue or self._closing or self._removed)
+            while not (self._queue or self._closing or self._removed or self._degraded):
+                patience = self._bounds.retry if self._slow else None
+                if not self._wake.wait(patience) and self._slow:
+                    break
             if self._closing and not self._queue:
                 return None
             if not self._urgent and not self._closing and not self._removed:
@@ -394,13 +401,7 @@ class Journal:
         self._drop_connection()
         journalfile.put_in_place(fresh, self.path, self._place)
         self._open_anew()
-        self._tell(
-            self._attention,
-            REMOVED,
-            "The journal's file was removed or replaced while the supervisor ran; it was written "
-            "anew with all that it had.",
-            f"Run `interlock down` before you touch {self.path}.",
-        )
+        self._tell(self._attention, *journaltrouble.removed(self.path))
 
     def _replace_overwritten(self, connection: sqlite3.Connection) -> None:
         fresh, whole = journalrescue.rescue(connection, self.path)
@@ -408,14 +409,7 @@ class Journal:
         kept = journalfile.move_aside(self.path, int(time.time()))
         fresh.rename(self.path)
         self._open_anew()
-        what = "all that it had" if whole else "what could still be read of it"
-        self._tell(
-            self._attention,
-            DAMAGED,
-            f"The journal's file was overwritten while the supervisor ran; it was written anew "
-            f"with {what}, and the old file is kept as {kept}.",
-            f"Look at {kept}, or delete it; run `interlock down` before you touch {self.path}.",
-        )
+        self._tell(self._attention, *journaltrouble.overwritten(self.path, kept, whole))
 
     def _open_anew(self) -> None:
         self._connection = journalfile.connect(self.path)
@@ -423,6 +417,7 @@ class Journal:
         self._place = journalfile.place(self.path)
 
     def _write(self, batch: list[Operation]) -> None:
+        begun = time.monotonic()
         try:
             if self._connection is None:
                 self._connect_and_interrupt(again=True)
@@ -432,7 +427,11 @@ class Journal:
         except JournalError as error:
             self._put_back(batch, error)
             return
-        acknowledged = [operation.done for operation in batch if isinstance(operation, WAITED)]
+        now = time.monotonic()
+        waited = [operation for operation in batch if isinstance(operation, WAITED)]
+        acknowledged = [operation.done for operation in waited]
+        begun = min([one.asked for one in waited if one.asked], default=0.0 if batch else begun)
+        quick = begun > now - self._bounds.quick
         with self._wake:
             for operation in batch:
                 self._count(operation, -1)
@@ -443,12 +442,12 @@ class Journal:
                     self._reported += len(operation.calls)
                 elif isinstance(operation, PutApproval):
                     self._reported += 1
-            recovered, self._degraded = self._degraded, False
-        self._tell(self._acknowledge, acknowledged, recovered)
+            self._degraded = False
+        self._tell(self._acknowledge, acknowledged, quick)
         self._prune()
 
     def _apply(self, connection: sqlite3.Connection, batch: Sequence[Operation]) -> None:
-        durable = any(isinstance(operation, WAITED) for operation in batch)
+        durable = not batch or any(isinstance(operation, WAITED) for operation in batch)
         self._writes += 1
         try:
             journalfile.apply(connection, self.epoch, batch, durable=durable)
@@ -510,12 +509,7 @@ class Journal:
             return
         with self._wake:
             self._stored.clear()
-        self._tell(
-            self._attention,
-            DAMAGED,
-            f"{error.message} A new journal was begun; the old file is kept as {kept}.",
-            f"Look at {kept}, or delete it.",
-        )
+        self._tell(self._attention, *journaltrouble.begun_anew(error, kept))
 
     def _prune(self) -> None:
         bounds = self._bounds
@@ -538,15 +532,16 @@ class Journal:
 
     # --- back in the event loop ---
 
-    def _acknowledge(self, waiting: list[asyncio.Future[bool] | None], recovered: bool) -> None:
+    def _acknowledge(self, waiting: list[asyncio.Future[bool] | None], quick: bool) -> None:
         for done in waiting:
             if done is not None:
                 _resolve(done, True)
-        if recovered:
-            self._attention(FULL, "", "", clear=True)
-        if self._slow:
+        if self._troubled:
+            self._troubled = False
+            self._attention(journaltrouble.FULL, "", "", clear=True)
+        if self._slow and quick:
             self._slow = False
-            self._attention(SLOW, "", "", clear=True)
+            self._attention(journaltrouble.SLOW, "", "", clear=True)
 
     def _refuse(self, waiting: list[asyncio.Future[bool] | None], error: JournalError) -> None:
         self._trouble(error)
@@ -555,18 +550,10 @@ class Journal:
                 _resolve(done, False)
 
     def _trouble(self, error: JournalError) -> None:
-        locked = isinstance(error, LockedJournalError)
-        fix = (
-            f"End the program that has {self.path} open"
-            if locked
-            else f"Free space on the disk that has {self.path}, or make it writable"
-        )
-        self._attention(
-            FULL,
-            f"{error.message} Turns go on, but only in memory: what runs now would be lost with "
-            "the supervisor.",
-            f"{fix}; it is tried again by itself.",
-        )
+        self._troubled = True
+        said = journaltrouble.refused(self.path, error)
+        self.fix = said.fix
+        self._attention(*said)
 
 
 def _resolve(future: asyncio.Future[T], value: T) -> None:

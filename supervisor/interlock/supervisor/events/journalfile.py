@@ -12,6 +12,7 @@ from typing import Final
 
 from interlock.bus.errors import JournalError
 from interlock.bus.regular import regular
+from interlock.bus.remedies import disk_remedy
 from interlock.supervisor.events.journalrows import (
     UNFINISHED,
     AddItems,
@@ -34,6 +35,14 @@ MAX_TEXTS: Final = 16 << 20
 BUSY_SECONDS: Final = 2.0
 _LOCKED: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_REMEDIES: Final = {
+    sqlite3.SQLITE_FULL: "Free some space on the disk that has the journal",
+    sqlite3.SQLITE_READONLY: "Make the journal's files and folder writable for this user",
+    sqlite3.SQLITE_PERM: "Make the journal's files and folder writable for this user",
+    sqlite3.SQLITE_CANTOPEN: "Make the journal's files and folder writable for this user",
+    sqlite3.SQLITE_IOERR: "Free some space on the journal's disk, or look what ails that disk",
+}
+"""What SQLite does not say more of. A read-only file system shows when the file is opened anew."""
 _CREATE: Final = """
 CREATE TABLE turns (
   id INTEGER PRIMARY KEY AUTOINCREMENT, turn TEXT NOT NULL UNIQUE, epoch TEXT NOT NULL,
@@ -119,7 +128,11 @@ def translate(error: Exception) -> JournalError:
         return DamagedJournalError(f"The journal file is damaged ({error}).")
     if (code & 0xFF) in _LOCKED:
         return LockedJournalError("The journal's file is locked by another program.")
-    return JournalError(f"The journal cannot be written ({error}).")
+    if isinstance(error, OSError):
+        fix = disk_remedy(error.errno, error.filename or "the journal")
+    else:
+        fix = _REMEDIES.get(code & 0xFF, "")
+    return JournalError(f"The journal cannot be written ({error}).", fix=fix)
 
 
 def is_bad_row(error: Exception) -> bool:
@@ -259,8 +272,13 @@ def ids(connection: sqlite3.Connection) -> tuple[str, ...]:
 def apply(
     connection: sqlite3.Connection, epoch: str, operations: Sequence[Operation], *, durable: bool
 ) -> None:
-    """Apply operations in one transaction: all or none. Raises what SQLite raises."""
+    """Apply operations in one transaction: all or none. Raises what SQLite raises.
+
+    Without operations something is written all the same, to see whether that can be done.
+    """
     with _transaction(connection, durable=durable):
+        if not operations:
+            connection.execute(f"PRAGMA user_version = {SCHEMA}")
         for operation in operations:
             _apply_one(connection, epoch, operation)
 

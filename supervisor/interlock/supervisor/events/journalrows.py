@@ -68,6 +68,8 @@ class PutTurn:
 
     row: TurnRow
     done: asyncio.Future[bool] | None = None
+    asked: float = 0.0
+    """When it was put, if somebody asked for its commit; seconds, monotonic."""
 
     @property
     def turn(self) -> str:
@@ -86,6 +88,8 @@ class PutApproval:
 
     row: ApprovalRow
     done: asyncio.Future[bool] | None = None
+    asked: float = 0.0
+    """When it was put, if somebody asked for its commit; seconds, monotonic."""
 
     @property
     def turn(self) -> str:

@@ -176,8 +176,8 @@ class TurnService:
             raise OverloadedError("Too many turns are under way; wait for one to end.")
         if self.journal.overfull:
             raise OverloadedError(
-                "The journal cannot be written and no more turns fit into memory; free space on "
-                "the disk, see `interlock status`."
+                "The journal cannot be written and no more turns fit into memory. "
+                f"{self.journal.fix or 'See `interlock status`.'}"
             )
         loop = asyncio.get_running_loop()
         row = TurnRow(

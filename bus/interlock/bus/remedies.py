@@ -1,0 +1,36 @@
+"""What to do about a file that cannot be written, by what the system said; pure."""
+
+from __future__ import annotations
+
+import errno
+from typing import Final
+
+_FULL: Final = (errno.ENOSPC, errno.EFBIG)
+_FORBIDDEN: Final = (errno.EACCES, errno.EPERM)
+_IN_THE_WAY: Final = (errno.EISDIR, errno.ENOTDIR, errno.EINVAL, errno.EEXIST, errno.ELOOP)
+_TOO_MANY: Final = (errno.EMFILE, errno.ENFILE)
+
+
+def disk_remedy(number: int | None, place: object) -> str:
+    """Say, as a sentence without its full stop, how `place`, a path, can be written again.
+
+    `number`: the errno with which the system refused to.
+
+    >>> disk_remedy(errno.EROFS, "/h/logs")
+    'Make the file system that has /h/logs writable, it is read-only'
+    """
+    if number in _FULL:
+        return f"Free some space on the disk that has {place}"
+    if number == errno.EDQUOT:
+        return f"Delete files of your own on the disk that has {place}: your quota is used up"
+    if number == errno.EROFS:
+        return f"Make the file system that has {place} writable, it is read-only"
+    if number in _FORBIDDEN:
+        return f"Let this user read and write {place}, look at its owner and mode"
+    if number in _IN_THE_WAY:
+        return f"Remove or rename what is at {place}"
+    if number == errno.ENOENT:
+        return f"Make the folder that has {place} again"
+    if number in _TOO_MANY:
+        return "Allow more open files (`ulimit -n`)"
+    return f"Look at {place} and its disk"
