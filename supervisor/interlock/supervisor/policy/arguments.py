@@ -14,6 +14,7 @@ import msgspec
 
 from interlock.bus.names import fold, with_brackets
 from interlock.supervisor.policy.addresses import is_address, meanings, unescaped, without_detours
+from interlock.supervisor.policy.patterns import PATTERNS, spellings
 
 MOST: Final = 2_000
 """Values and keys that are looked at for one rule; the rules of a call with more are not decided.
@@ -22,18 +23,12 @@ A supervisor has one thread: looking at all that fits into a message would stall
 """
 MARKS: Final = 30
 """Combining marks in a row, from which on comparing spellings takes quadratic time."""
-PATTERNS: Final = 4_096
-"""Patterns that are kept in their compiled form."""
 ESCAPES: Final = 20_000
 """Escapes (`%41`) in the addresses of one call that are read; with more its rules are not decided.
 """
 CHARACTERS: Final = 16 << 20
 """Characters that are compared for one call, over all its rules and spellings: about 0.2 s."""
 _NUMBER: Final = re.compile(r"[+-]?(?:\d{1,40}\.?\d{0,40}|\.\d{1,40})(?:e[+-]?\d{1,2})?", re.ASCII)
-
-
-_OPEN_END: Final = re.compile(r"(?:^|[*?][^/]*|/)$")
-"""No single folder: nothing at all, or a last name with wildcards."""
 
 
 class UndecidedError(Exception):
@@ -59,13 +54,13 @@ class Values:
         for 22 are spellings. Raises UndecidedError.
         """
         texts = self._texts(argument, careful=True)
-        means = [_compiled(each) for each in _patterns(pattern)]
+        means = [_compiled(each) for each in spellings(pattern)]
         number = _number(pattern)
         for text in texts:
-            spellings = self._spelled(text)
-            if number in spellings:
+            spelled = self._spelled(text)
+            if number in spelled:
                 return True
-            if any(self._fits(match, spelt) for spelt in spellings for match in means):
+            if any(self._fits(match, spelt) for spelt in spelled for match in means):
                 return True
         return False
 
@@ -116,13 +111,13 @@ class Values:
         if found is None:
             read = self._read(text)
             each = {*read, *(_plain(_comparable(one)) for one in read)}
-            spellings = {
+            every = {
                 spelt
                 for one in each
                 for spelt in (one, one.strip(), without_detours(one), *meanings(one))
             }
             number = _number(text)
-            found = frozenset(spellings if number is None else {*spellings, number})
+            found = frozenset(every if number is None else {*every, number})
             self._spellings[text] = found
         return found
 
@@ -222,25 +217,6 @@ def _comparable(text: str) -> str:
 @lru_cache(PATTERNS)
 def _compiled(pattern: str) -> Any:
     return re.compile(translate(with_brackets(pattern))).match
-
-
-@lru_cache(PATTERNS)
-def _patterns(pattern: str) -> frozenset[str]:
-    """The spellings of a pattern that forbids; one of an address means the address.
-
-    One of all that is in a folder means the folder, too: a list of it, or a repository.
-    """
-    found = _spellings_of(pattern)
-    folder = pattern.removesuffix("/*")
-    if folder == pattern or _OPEN_END.search(folder):
-        return found
-    return found | _spellings_of(folder)
-
-
-def _spellings_of(pattern: str) -> frozenset[str]:
-    plain = _plain(pattern)
-    addresses = meanings(plain) if "?" not in plain else ()
-    return frozenset({pattern, plain, *(one for one in addresses if "://" in one)})
 
 
 def _plain(text: str) -> str:
