@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,32 @@ def test_a_disk_that_fills_up_and_has_room_again(tmp_path: Path) -> None:
         interlock.start()
         for items in turns:
             assert list(interlock.client.watch(items[0]["turn"])) == items
+
+
+def test_the_end_on_a_full_disk_says_what_is_not_kept(tmp_path: Path) -> None:
+    """All of a run that the journal could not take is lost at its end: whoever ends it is told."""
+    config = timing() + GOOD
+    with Supervised(tmp_path, config, clean=False) as interlock:
+        ready(interlock, "agent:main", "mcp:good")
+        list(interlock.client.turn('mcp:good/echo {"n": 0}'))
+        place = interlock.mark()
+        limit_files(interlock, 0)
+        for n in range(3):
+            list(interlock.client.turn(f'mcp:good/echo {{"n": {n}}}'))
+        interlock.wait_event("attention.changed", "supervisor", place, code="journal_full")
+        code, out, err = run(interlock.home.path, "down", "--json")
+        told = json.loads(out)["not_kept"]
+        assert (code, err.strip()) == (0, told)
+        assert told.startswith("Not kept of this run: all or part of 3 turns, "), told
+        assert "The journal cannot be written (" in told
+        assert interlock.stop() == 0
+        interlock.client.close()
+
+        interlock.clean = True
+        interlock.start()
+        assert len(interlock.client.turns()["turns"]) == 1
+        code, out, err = run(interlock.home.path, "down")
+        assert (code, out.strip(), err) == (0, "Stopped; nothing is left running.", "")
 
 
 def test_a_worker_whose_log_cannot_be_made_works_all_the_same(tmp_path: Path) -> None:

@@ -223,7 +223,9 @@ def test_the_end_of_the_supervisor_withdraws(tmp_path: Path) -> None:
         call = x.call({"n": 2})
         until(lambda: x.client.approvals()["approvals"])
         x.interlock.stop()
-        assert call.exception(PATIENCE) is not None or not call.result().ok
+        lost = call.exception(PATIENCE)
+        told = str(lost or call.result().content)
+        assert "`interlock up`" in told and "`interlock start" not in told, told
         x.client.close()
         x.interlock.start()
         x.client = x.interlock.client

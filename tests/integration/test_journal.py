@@ -464,6 +464,29 @@ def test_a_disk_that_is_known_to_be_slow_is_waited_for_once_and_again_when_it_is
     run(story)
 
 
+def test_what_a_disk_that_hangs_did_not_take_is_said_at_the_end(tmp_path: Path) -> None:
+    async def story() -> None:
+        path = tmp_path / "j.sqlite3"
+        bounds = JournalBounds(commit=0.05, close=0.05)
+        async with journal(path, bounds=bounds) as (made, _, _):
+            assert await made.accept_turn(row("t1")) is True
+            assert await made.end_turn(row("t1", "completed")) is True
+            holder = sqlite3.connect(path, isolation_level=None)
+            holder.execute("BEGIN IMMEDIATE")
+            assert await made.accept_turn(row("t2")) is False
+            made.add_calls([call(1, turn="t2"), call(1, "ok", turn="t2")])
+            await made.put_approval(approval("a1"))
+            assert await made.end_turn(row("t3", "failed")) is False
+            await made.close()
+            assert made.not_kept() == (
+                "Not kept of this run: all or part of 2 turns, 1 approval, 1 call. The disk of the "
+                "journal did not answer in time."
+            )
+            holder.close()
+
+    run(story)
+
+
 def test_a_journal_that_opens_again_while_nothing_happens_says_no_more_that_it_cannot(
     tmp_path: Path,
 ) -> None:

@@ -547,7 +547,9 @@ class Reload(Request, frozen=True, kw_only=True, tag="reload"):
 
 
 class Shutdown(Request, frozen=True, kw_only=True, tag="shutdown"):
-    """Stops everything in order; answered before it begins."""
+    """Stops everything in order; answered before it begins, with `wait` once all has stopped."""
+
+    wait: bool = False
 
 
 ApiRequest = (
@@ -585,10 +587,7 @@ class Reply(Message, frozen=True, kw_only=True, tag="reply"):
 
 
 class Items(Message, frozen=True, kw_only=True, tag="items"):
-    """Items of a watched turn, the first at `offset`. Body: a JSON array of complete objects.
-
-    `end`: the turn has ended and this was its last item.
-    """
+    """Items of a watched turn from `offset`. Body: a JSON array; `end`: that was its last."""
 
     id: int
     turn: str

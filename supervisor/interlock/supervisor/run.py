@@ -56,7 +56,7 @@ def run_supervisor(
     """Run a supervisor on that home until it is told to stop; returns the exit code of `up`.
 
     `on_ready` is called once the api answers, `on_event` with every event, and `on_failure` with
-    one sentence where it cannot start or go on.
+    one sentence where it cannot start or go on, or could not keep all that it should.
     """
     try:
         home = Home(Path(os.path.abspath(path)))
@@ -76,13 +76,15 @@ def run_supervisor(
             workers = len(loaded.settings.workers())
             _check_open_files(workers)
             need_threads(min(OWN_THREADS + OF_WORKER * workers, MOST_TRIED))
-            asyncio.run(_run(home, lock, loader, loaded, on_ready, on_event))
+            not_kept = asyncio.run(_run(home, lock, loader, loaded, on_ready, on_event))
     except InterlockError as error:
         on_failure(error.message)
         return 1
     except (OSError, zmq.ZMQError) as error:
         on_failure(f"The supervisor cannot work in {path}: {error}. {_remedy(error)}")
         return 1
+    if not_kept:
+        on_failure(not_kept)
     return 0
 
 
@@ -93,11 +95,12 @@ async def _run(
     loaded: Loaded,
     on_ready: Callable[[], None],
     on_event: Callable[[Event], None],
-) -> None:
+) -> str:
     _start_threads()
     supervisor = Supervisor(home, lock, loader, loaded)
     supervisor.sequencer.listen(on_event)
     await supervisor.run(on_ready)
+    return supervisor.not_kept
 
 
 def _start_threads() -> None:

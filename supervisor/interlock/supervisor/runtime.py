@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import zmq
 
 from interlock.bus import messages as m
@@ -51,6 +52,7 @@ from interlock.supervisor.fleet.pings import PingClock
 from interlock.supervisor.fleet.resources import Sampler
 from interlock.supervisor.home.log import Log, RotatingFile
 from interlock.supervisor.lifecycle import inputs
+from interlock.supervisor.lifecycle.wording import SUPERVISOR_STOPS
 from interlock.supervisor.links import Links
 from interlock.supervisor.mistakes import Mistakes
 from interlock.supervisor.policy.desk import ApprovalDesk
@@ -90,6 +92,9 @@ class Supervisor:
         self.epoch = secrets.token_hex(8)
         self._key = secrets.token_hex(32)
         self._stop = asyncio.Event()
+        self._stopped = asyncio.Event()
+        self.not_kept = ""
+        """A sentence about what the journal could not store, at the end; empty if it has all."""
         self._hurry = asyncio.Event()
         self._ctx: zmq.Context[zmq.Socket[bytes]] = OwnContext()
         self._doors = Doors(self._doors_trouble)
@@ -155,6 +160,11 @@ class Supervisor:
             self._hurry.set()
         self._stop.set()
 
+    async def _all_stopped(self) -> bytes:
+        """Wait until the end; returns what `shutdown` answers then."""
+        await self._stopped.wait()
+        return msgspec.json.encode({"not_kept": self.not_kept})
+
     def _catch_signals(self) -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._loop_trouble)
@@ -187,6 +197,11 @@ class Supervisor:
         await self._launcher.close()
         await self.turns.close()
         await self._journal.close()
+        self.not_kept = self._journal.not_kept()
+        if self.not_kept:
+            self._log.error("journal.not_kept", message=self.not_kept)
+        self._stopped.set()
+        await asyncio.sleep(0)  # so that who waits for that is answered before the api is closed
         await self._api.close(LAST_EVENTS)
         self._control.close()
         self._subscribing.close()
@@ -204,7 +219,7 @@ class Supervisor:
 
     async def _stop_workers(self) -> None:
         for name in list(self.fleet.members):
-            stop = inputs.Stop(now=time.monotonic(), reason="the supervisor stops")
+            stop = inputs.Stop(now=time.monotonic(), reason=SUPERVISOR_STOPS)
             self.fleet.feed(name, stop)
         patience = max(0.0, self.fleet.timing.stop_total - RESERVE)
         waits = [
@@ -311,6 +326,7 @@ class Supervisor:
             self.sequencer,
             self._configuration.reload,
             self._stop.set,
+            self._all_stopped,
             documents,
         )
         turn_handlers: dict[type[m.Request], Handler] = {
@@ -330,7 +346,7 @@ class Supervisor:
         )
         self._api.serve(
             handlers.table() | turn_handlers | approval_api.table(),
-            frozenset({m.WorkerControl, m.Resolve}),
+            frozenset({m.WorkerControl, m.Resolve, m.Shutdown}),
         )
 
     def _make_launcher(self, settings: SupervisorSettings) -> Launcher:

@@ -35,6 +35,7 @@ class Handlers:
         sequencer: Sequencer,
         reload: Callable[[], Awaitable[bytes]],
         shutdown: Callable[[], None],
+        stopped: Callable[[], Awaitable[bytes]],
         documents: Documents,
     ) -> None:
         self._fleet = fleet
@@ -42,6 +43,7 @@ class Handlers:
         self._sequencer = sequencer
         self._reload = reload
         self._shutdown = shutdown
+        self._stopped = stopped
         self._documents = documents
 
     def table(self) -> dict[type[m.Request], Handler]:
@@ -89,9 +91,9 @@ class Handlers:
         return await self._reload()
 
     async def shutdown(self, identity: bytes, message: m.Shutdown, body: bytes | None) -> bytes:
-        """An empty object; the end begins after it was sent."""
+        """An empty object, after which the end begins; or, at that, what could not be kept."""
         self._shutdown()
-        return b"{}"
+        return await self._stopped() if message.wait else b"{}"
 
     async def worker(self, identity: bytes, message: m.WorkerControl, body: bytes | None) -> bytes:
         """The worker's status row once the outcome is known, or as it is when time is up."""

@@ -13,6 +13,7 @@ from interlock.bus.settings import AgentSettings, PolicySettings
 from interlock.supervisor.catalog.offer import LEFT, PERSON, Caller, forbidden
 from interlock.supervisor.catalog.rows import CatalogRow, SourceView
 from interlock.supervisor.config.model import CORE_WORKER
+from interlock.supervisor.lifecycle.wording import start_again
 
 CANDIDATES = 5
 """Names that a refusal suggests at most."""
@@ -73,7 +74,7 @@ def unavailable(source: SourceView) -> str:
         case "STARTING" | "INITIALIZING" | "BACKOFF" | "READY":
             todo = f"Try again in a moment; `interlock status {name}` shows how it is"
         case "STOPPED" | "STOPPING":
-            todo = f"Start it with `interlock start {name}`"
+            todo = start_again(name, source.reason)
         case "FAILED":
             todo = f"See `interlock logs {name}`, then `interlock restart {name}`"
         case _:

@@ -10,6 +10,7 @@ from typing import Final
 import click
 
 from interlock.bus import procfs
+from interlock.bus.client import Client
 from interlock.bus.endpoints import Home, HomeLock, lock_holder, read_connection
 from interlock.bus.errors import (
     AlreadyRunningError,
@@ -19,6 +20,7 @@ from interlock.bus.errors import (
     RequestTimeoutError,
 )
 from interlock.bus.line import find_supervisor, stands_still
+from interlock.bus.messages import Shutdown
 from interlock.bus.records import Child
 from interlock.supervisor.cli.exits import DONE
 from interlock.supervisor.cli.given import json_document
@@ -46,15 +48,22 @@ def down(as_json: bool) -> int:
         pid = find_supervisor(home).pid
     began = procfs.start_time(pid)
     below = procfs.descendants(pid) if proven else []
-    _ask_to_stop(home, pid, proven)
+    until = time.monotonic() + STOP
+    bus = _ask_to_stop(home, pid, proven)
     try:
-        _await_end(home, pid, began, proven)
+        not_kept = _what_is_lost(bus)
+        _await_end(home, pid, began, proven, until)
         ended = _left_nothing(home, below)
     except KeyboardInterrupt:
         note(f"The supervisor (pid {pid}) goes on stopping; `interlock status` says when it ended.")
         raise
+    finally:
+        if bus is not None:
+            bus.close()
+    if not_kept:
+        note(not_kept)
     if as_json:
-        document({"stopped": True, "pid": pid})
+        document({"stopped": True, "pid": pid, "not_kept": not_kept})
     elif ended is None:
         write("Stopped; nothing is left running.")
     else:
@@ -104,10 +113,19 @@ def _left_nothing(home: Home, below: Sequence[Child]) -> list[str] | None:
     return sorted({name.partition("#")[0] for name in names})
 
 
-def _await_end(home: Home, pid: int, began: int | None, proven: bool) -> None:
-    """Return when the process is gone. Raises InterlockError if that takes too long."""
+def _what_is_lost(bus: Client | None) -> str:
+    """Wait until all has stopped; returns a sentence about what the journal could not keep."""
+    if bus is None:
+        return ""
+    try:
+        return str(bus.request(Shutdown, timeout=STOP, wait=True)["not_kept"])
+    except InterlockError:  # it is killed or takes too long, which the wait for its end tells
+        return ""
+
+
+def _await_end(home: Home, pid: int, began: int | None, proven: bool, until: float) -> None:
+    """Return when the process is gone. Raises InterlockError if it is not by `until`."""
     kill = f" if it stays so, `kill -9 {pid}`: nothing of it will be left." if proven else ""
-    until = time.monotonic() + STOP
     while began is not None and procfs.alive(pid, began):
         if time.monotonic() > until:
             raise InterlockError(
@@ -118,13 +136,18 @@ def _await_end(home: Home, pid: int, began: int | None, proven: bool) -> None:
         time.sleep(_LOOK)
 
 
-def _ask_to_stop(home: Home, pid: int, proven: bool) -> None:
-    """Begin the end of the supervisor; `proven`: it is `pid` for sure, whatever the files say."""
+def _ask_to_stop(home: Home, pid: int, proven: bool) -> Client | None:
+    """Begin the end of the supervisor; `proven`: it is `pid` for sure, whatever the files say.
+
+    Returns the connection over which it was asked, if there was one.
+    """
+    bus: Client | None = None
     try:
         if proven and read_connection(home).pid != pid:
             raise NoSupervisorError("The connection file is not this supervisor's.")
-        with running(home.path) as bus:
-            bus.shutdown()
+        bus = running(home.path)
+        bus.shutdown()
+        return bus
     except ConnectionLostError:
         pass  # It ended before its answer was sent; who waits for its end sees that.
     except RequestTimeoutError:
@@ -141,6 +164,9 @@ def _ask_to_stop(home: Home, pid: int, proven: bool) -> None:
             raise
         # The connection file is missing or damaged. A signal needs none, and means the same.
         procfs.kill(Child(pid=pid, start=procfs.start_time(pid) or 0), signal.SIGTERM)
+    if bus is not None:
+        bus.close()
+    return None
 
 
 def clean_up(home: Home) -> None:

@@ -100,6 +100,8 @@ class Journal:
         # Shared with the writer, under the condition's lock.
         self._wake = threading.Condition()
         self._queue: deque[Operation] = deque()
+        self._taken: list[Operation] = []
+        """The batch that is being written."""
         self._bytes = 0
         self._call_bytes = 0
         self._urgent = 0
@@ -119,8 +121,8 @@ class Journal:
         self._slow = False
         self._troubled = False
         """It was said that the disk refuses."""
-        self.fix = ""
-        """What was said to do about it; a sentence."""
+        self.fix = self._why = ""
+        """What was said to do about it, and what it is; sentences."""
         self._looking = journalrescue.Look(path)
         self._checking = False
 
@@ -331,8 +333,20 @@ class Journal:
                         reader, thread.join, self._bounds.close
                     )
             reader.shutdown(wait=False, cancel_futures=True)
+            self._reader = None
         if self._thread is None or not self._thread.is_alive():
             self._looking.close()  # else its file is in use, and the process about to end
+
+    def not_kept(self) -> str:
+        """Say in one sentence what the disk did not take, once closed; empty if it took all."""
+        with self._wake:
+            left = [*self._taken, *self._queue]
+            turns = len(self._pending.keys() | self._given_up)
+        approvals = len({one.row.id for one in left if isinstance(one, PutApproval)})
+        calls = {call.call for one in left if isinstance(one, PutCalls) for call in one.calls}
+        lost = journaltrouble.Unkept(turns, approvals, len(calls) + self.dropped_calls)
+        late = "The disk of the journal did not answer in time."
+        return journaltrouble.not_kept(lost, self._why or late)
 
     # --- in the writer's thread ---
 
@@ -374,6 +388,7 @@ class Journal:
             while self._queue and size < self._bounds.batch:
                 batch.append(self._queue.popleft())
                 size += batch[-1].cost
+            self._taken = batch
             return batch
 
     def _write_anew(self) -> None:
@@ -442,6 +457,7 @@ class Journal:
                     self._reported += len(operation.calls)
                 elif isinstance(operation, PutApproval):
                     self._reported += 1
+            self._taken = []
             self._degraded = False
         self._tell(self._acknowledge, acknowledged, quick)
         self._prune()
@@ -466,6 +482,7 @@ class Journal:
             self._move_aside(error)
         with self._wake:
             self._queue.extendleft(reversed(batch))
+            self._taken = []
             # Who waits goes on without the disk; the rows stay in the queue.
             waiting = [op.done for op in self._queue if isinstance(op, WAITED)]
             self._degraded = True
@@ -537,7 +554,7 @@ class Journal:
             if done is not None:
                 _resolve(done, True)
         if self._troubled:
-            self._troubled = False
+            self._troubled, self._why = False, ""
             self._attention(journaltrouble.FULL, "", "", clear=True)
         if self._slow and quick:
             self._slow = False
@@ -552,7 +569,7 @@ class Journal:
     def _trouble(self, error: JournalError) -> None:
         self._troubled = True
         said = journaltrouble.refused(self.path, error)
-        self.fix = said.fix
+        self.fix, self._why = said.fix, error.message
         self._attention(*said)
 
 

@@ -57,6 +57,29 @@ def refused(path: Path, error: JournalError) -> Said:
     )
 
 
+class Unkept(NamedTuple):
+    """What of a run is in memory alone, when that ends."""
+
+    turns: int
+    """Those of which not all is on the disk."""
+    approvals: int
+    calls: int
+
+
+def not_kept(unkept: Unkept, why: str) -> str:
+    """Say in one sentence what is lost because the disk did not take it; empty for nothing.
+
+    >>> not_kept(Unkept(2, 0, 1), "Its disk is full.")
+    'Not kept of this run: all or part of 2 turns, 1 call. Its disk is full.'
+    """
+    parts = [
+        f"{'all or part of ' * (name == 'turn')}{number} {name}{'s' * (number != 1)}"
+        for name, number in zip(("turn", "approval", "call"), unkept, strict=True)
+        if number
+    ]
+    return f"Not kept of this run: {', '.join(parts)}. {why}" if parts else ""
+
+
 def removed(path: Path) -> Said:
     """Somebody removed the file or put another one in its place."""
     return Said(

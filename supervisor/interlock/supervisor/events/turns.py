@@ -62,6 +62,7 @@ from interlock.supervisor.events.turnlog import TurnLogs
 from interlock.supervisor.events.turnoffers import TurnOffers
 from interlock.supervisor.events.turnpermits import TurnPermits
 from interlock.supervisor.events.turnstate import Phase, Terminal, TurnState, step
+from interlock.supervisor.lifecycle.wording import start_again
 from interlock.supervisor.policy.desk import ApprovalDesk
 from interlock.supervisor.policy.permits import Permits
 from interlock.supervisor.policy.tickets import TicketOffice
@@ -412,7 +413,7 @@ class TurnService:
             message = f"{name} has failed: {view.reason or 'see its log'}. "
             message += f"See `interlock logs {name}`, then `interlock restart {name}`."
         elif view.state in ("STOPPED", "STOPPING"):
-            message = f"{name} is stopped; start it with `interlock start {name}`."
+            message = f"{name} is stopped. {start_again(name, view.reason)}."
         else:
             if "agent" not in live.timers:
                 live.timers["agent"] = asyncio.get_running_loop().call_later(

@@ -1,10 +1,25 @@
-"""Plain words for how a process ended."""
+"""Plain words for how a process ended, and how it is started again."""
 
 from __future__ import annotations
 
 import signal as signals
+from typing import Final
 
 from interlock.bus.limits import NO_THREADS
+
+SUPERVISOR_STOPS: Final = "the supervisor stops"
+"""Why a worker is stopped, if everything is."""
+
+
+def start_again(worker: str, reason: str) -> str:
+    """Say how a worker that was stopped for `reason` is started; a sentence without its full stop.
+
+    >>> start_again("mcp:git", "stopped by hand")
+    'Start it with `interlock start mcp:git`'
+    """
+    if reason == SUPERVISOR_STOPS:
+        return "Start Interlock again with `interlock up`"
+    return f"Start it with `interlock start {worker}`"
 
 
 def describe_exit(exit_code: int | None, signal: int | None) -> str:
