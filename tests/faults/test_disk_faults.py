@@ -11,6 +11,11 @@ from breaking import GOOD, Busy, ready, run, tree_of
 from supervised import Supervised, rogue_toml, timing
 
 OURS = {"journal_full", "log_disk_full", "processes_disk_full"}
+SERVERS = (
+    ("mcp:cut", "log_disk_full"),
+    ("mcp:cut", "results_full"),
+    ("agent:main", "results_full"),
+)
 
 
 def limit_files(interlock: Supervised, size: int) -> None:
@@ -50,21 +55,21 @@ def test_a_disk_that_fills_up_and_has_room_again(tmp_path: Path) -> None:
         interlock.wait_event("attention.changed", "mcp:cut", place, code="log_disk_full")
         rows = interlock.attention()
         assert {row["code"] for row in rows if row["name"] == "supervisor"} >= OURS
-        assert all(row["fix"] and row["message"] for row in rows)
+        assert all("Free some space" in row["fix"] for row in rows), rows
         for items in turns:
             assert list(interlock.client.watch(items[0]["turn"])) == items
         assert len(interlock.client.turns()["turns"]) == len(turns)
 
+        # All rows go by themselves: nothing has to happen that would be written.
+        place = interlock.mark()
         limit_files(interlock, resource.RLIM_INFINITY)
-        assert interlock.client.control("restart", "mcp:cut")["state"] == "READY"
         for code in OURS:
             interlock.wait_event("attention.changed", "supervisor", place, code=code, clear=True)
+        for name, code in SERVERS:
+            interlock.wait_event("attention.changed", name, place, code=code, clear=True)
+        assert interlock.attention() == []
         turns.append(list(interlock.client.turn(large)))
         assert "z" * 20_000 in Path(shown(turns[-1])).read_text()
-        interlock.wait_event(
-            "attention.changed", "agent:main", place, code="results_full", clear=True
-        )
-        assert interlock.attention() == []
         whole = interlock.client.call("mcp:cut/big", {"bytes": 50_000}).content[-1]["text"]
         assert len(Path(whole).read_bytes()) == 50_000
         assert interlock.stop() == 0

@@ -28,6 +28,7 @@ from interlock.bus.errors import ApprovalClosedError, InterlockError, NotFoundEr
 from interlock.bus.routes import Route
 from interlock.bus.tickets import peek
 from interlock.supervisor.api.turns import PRESENT
+from interlock.supervisor.policy.approvals import OF_CLIENT
 
 ECHO = 'mcp:x/echo {"n": 1}'
 SOON = 0.1
@@ -230,6 +231,22 @@ def test_the_end_of_the_supervisor_withdraws(tmp_path: Path) -> None:
         x.interlock.start()
         x.client = x.interlock.client
         assert [row["outcome"] for row in x.client.approvals(5)["past"]] == ["withdrawn"] * 2
+
+
+def test_one_client_with_many_that_wait_takes_nothing_from_the_others(asking: Asking) -> None:
+    """Those of one client filled the share of the agent, and so that of all who use the agent."""
+    many = asking.turn(" & ".join([ECHO] * (OF_CLIENT + 1)))
+    until(lambda: len(asking.client.approvals()["approvals"]) == OF_CLIENT, what="all that may")
+    place = asking.interlock.mark()
+    turn = asking.turn('mcp:x/echo {"n": 2}')
+    asking.client.approve(asking.requested(place)["id"])
+    assert results(turn.result(PATIENCE)) == ["ok"]
+    for row in asking.client.approvals()["approvals"]:
+        asking.client.deny(row["id"])
+    items = many.result(PATIENCE)
+    assert sorted(results(items)) == ["approval_denied"] * OF_CLIENT + ["overloaded"]
+    (told,) = [item for item in items if item.get("outcome") == "overloaded"]
+    assert "calls of the same client wait for a person's answer" in str(told["content"])
 
 
 def test_who_asks_cannot_answer(asking: Asking) -> None:

@@ -16,6 +16,7 @@ from supervised import PATIENCE
 from interlock.bus.channel import DataEdge, IncomingCall
 from interlock.workers import cuts
 from interlock.workers import disk as disks
+from interlock.workers.kept import reason_of
 from interlock.workers.mcp.calls import Calls, CallSettings
 from interlock.workers.mcp.circuit import Circuit, CircuitState
 from interlock.workers.mcp.transport import Answer
@@ -67,7 +68,7 @@ def calls_of(server: SteadyServer, concurrency: int, circuit: Circuit) -> Calls:
         Masks(),
         reports=NoBooks(),
         on_circuit=lambda: None,
-        on_problem=lambda text: None,
+        on_kept=lambda problem, folder, size: None,
     )
     calls.names = frozenset({"slow"})
     return calls
@@ -80,10 +81,10 @@ class HungDisk:
         self.free = threading.Event()
         self.entered = 0
 
-    def keep(self, whole: bytes, suffix: str, **where: object) -> tuple[None, str]:
+    def keep(self, whole: bytes, suffix: str, **where: object) -> tuple[None, OSError]:
         self.entered += 1
         self.free.wait(PATIENCE)
-        return None, "too late"
+        return None, OSError(0, "too late")
 
 
 def test_a_disk_that_hangs_costs_the_file_and_not_the_call(
@@ -127,7 +128,8 @@ def test_a_disk_that_hangs_keeps_few_threads_and_no_queue(
         cutter = cuts.Cutter()
 
         async def cut() -> str:
-            return (await cutter.cut(body, 8192, tmp_path, "t")).problem
+            problem = (await cutter.cut(body, 8192, tmp_path, "t")).problem
+            return reason_of(problem) if problem else ""
 
         try:
             async with asyncio.timeout(PATIENCE / 2):

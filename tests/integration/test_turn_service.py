@@ -468,6 +468,8 @@ def test_turns_are_listed_newest_first_from_memory_and_disk(tmp_path: Path) -> N
     async def story(made: Rig) -> None:
         made.agent()
         ids = [f"{n:032x}" for n in range(4)]
+        clock = iter((4e9, 3e9, 2e9, 1e9))  # set back again and again: the order is the journal's
+        made.turns._clock = lambda: next(clock, 5.0)
         for turn in ids:
             await made.start(turn)
         for turn in ids[:3]:

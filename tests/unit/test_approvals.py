@@ -13,7 +13,8 @@ from interlock.bus.errors import (
     OverloadedError,
 )
 from interlock.supervisor.policy.approvals import (
-    OF_CALLER,
+    ALWAYS,
+    OF_CLIENT,
     REMEMBERED,
     WAITING,
     Answerer,
@@ -120,18 +121,22 @@ def test_settled_at_once_is_never_waiting() -> None:
 
 def test_bounds() -> None:
     made = Approvals()
-    for n in range(OF_CALLER):
-        made.park(asked(str(n)), 0.0, 10.0)
-    with pytest.raises(OverloadedError):
-        made.park(asked("more"), 0.0, 10.0)
-    made.withdraw(lambda each: each.asked.id == "0")
-    made.park(asked("more"), 0.0, 10.0)
-    for n in range(WAITING - OF_CALLER):
-        made.park(asked(f"o{n}", f"api:{n}"), 0.0, 10.0)
-    with pytest.raises(OverloadedError):
+    for n in range(OF_CLIENT):
+        made.park(asked(str(n), client="api:1"), 0.0, 10.0)
+    with pytest.raises(OverloadedError, match="100 calls of the same client wait"):
+        made.park(asked("more", client="api:1"), 0.0, 10.0)
+    # Another client of the same agent has its own share, and so has who calls by itself.
+    made.park(asked("theirs", client="api:2"), 0.0, 10.0)
+    made.withdraw(lambda each: each.asked.id in ("0", "theirs"))
+    made.park(asked("more", client="api:1"), 0.0, 10.0)
+    for n in range(WAITING - OF_CLIENT):
+        made.park(asked(f"o{n}", f"api:o{n}"), 0.0, 10.0)
+    for n in range(ALWAYS):  # however many others wait
+        made.park(asked(f"x{n}", "api:x"), 0.0, 10.0)
+    with pytest.raises(OverloadedError, match="1004 calls wait"):
         made.park(asked("last", "api:x"), 0.0, 10.0)
     made.withdraw(lambda each: True)
-    assert made.known(f"o{WAITING - OF_CALLER - 1}") and not made.known("0")
+    assert made.known(f"o{WAITING - OF_CLIENT - 1}") and not made.known("0")
     for n in range(REMEMBERED):
         made.settle(asked(f"s{n}"), "withdrawn")
     assert not made.known("more")

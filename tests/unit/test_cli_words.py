@@ -60,6 +60,17 @@ def test_a_tools_arguments_are_shown_with_a_call_to_begin_with() -> None:
     ]
 
 
+def test_what_asks_a_person_says_so_and_why() -> None:
+    rules = [{"argument": "path", "matches": "/etc/*", "tier": "block"}]
+    asks = row({"properties": {}}) | {"tier": "ask", "rules": rules}
+    assert described(asks | {"tier_reason": "listed under ask"})[:4] == [
+        "mcp:git/log (ask)",
+        "  Shows the log",
+        "  A person is asked before each call: listed under ask.",
+        '  Where path fits "/etc/*": it is never called.',
+    ]
+
+
 @pytest.mark.parametrize(
     "schema",
     [

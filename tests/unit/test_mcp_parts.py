@@ -301,7 +301,7 @@ def test_the_whole_of_a_cut_result_is_kept(tmp_path: Path) -> None:
     ).encode()
     cut = cuts.cut(body, 6000, tmp_path / "results", "a/../b")
     document = json.loads(cut.body)
-    assert len(cut.body) <= 6000 and cut.problem == ""
+    assert len(cut.body) <= 6000 and cut.problem is None
     assert document["isError"] is True and document["_meta"] == {"k": 1}
     assert "structuredContent" not in document
     path = Path(document["content"][-1]["text"])

@@ -16,8 +16,8 @@ SECRET = "a-secret-of-some-length"
 
 
 def test_a_log_whose_file_was_removed_begins_a_new_one(tmp_path: Path) -> None:
-    path, troubles = tmp_path / "w.log", list[str]()
-    log = WorkerLog(path, Masks(), troubles.append, max_bytes=200)
+    path, troubles = tmp_path / "w.log", list[tuple[str, str]]()
+    log = WorkerLog(path, Masks(), lambda *told: troubles.append(told), max_bytes=200)
     log.info("x" * 150)
     path.unlink()
     log.info("still there")

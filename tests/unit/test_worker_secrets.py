@@ -225,11 +225,13 @@ def test_a_log_rotates_masks_and_keeps_lines_apart(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_told_once_and_survived() -> None:
     told: list[str] = []
-    log = WorkerLog(Path("/dev/full"), Masks(), told.append)
+    log = WorkerLog(Path("/dev/full"), Masks(), lambda reason, fix: told.append(f"{reason} {fix}"))
     for _ in range(5):
         log.error("x")
     log.close()
-    assert len(told) == 1 and "No space left" in told[0] and log.lost == 5
+    assert (
+        len(told) == 1 and "No space left" in told[0] and "Free some" in told[0] and log.lost == 5
+    )
 
 
 def test_commands_are_found_beyond_the_path(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ import zmq
 from interlock.bus.endpoints import Home, HomeLock, default_home
 from interlock.bus.errors import ConfigError, InterlockError, UsageError
 from interlock.bus.events import Event
+from interlock.bus.remedies import disk_remedy
 from interlock.bus.socket import shares_memory
 from interlock.bus.threads import need_threads, start_threads
 from interlock.supervisor.api.doors import open_files_needed
@@ -81,7 +82,7 @@ def run_supervisor(
         on_failure(error.message)
         return 1
     except (OSError, zmq.ZMQError) as error:
-        on_failure(f"The supervisor cannot work in {path}: {error}. {_remedy(error)}")
+        on_failure(f"The supervisor cannot work in {path}: {error}. {_remedy(error, path)}")
         return 1
     if not_kept:
         on_failure(not_kept)
@@ -134,12 +135,10 @@ def _check_places(home: Home, workspace: Path | None, config: Path | None) -> No
             ) from None
 
 
-def _remedy(error: OSError | zmq.ZMQError) -> str:
+def _remedy(error: OSError | zmq.ZMQError, place: Path) -> str:
     if error.errno in (errno.EMFILE, errno.ENFILE):
-        return "Allow it more open files (`ulimit -n`)."
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return "Make it writable or choose another --home."
-    return "Free some space there or choose another --home."
+        return f"{disk_remedy(error.errno, place)}."
+    return f"{disk_remedy(error.errno, place)}, or choose another --home."
 
 
 def _check_open_files(workers: int) -> None:

@@ -73,6 +73,8 @@ RESERVE: Final = 3.0
 """Seconds of `stop_total` kept for ending the spawner and closing the journal."""
 LAST_EVENTS: Final = 0.2
 """Seconds that the last events and answers may take to reach those who want them."""
+FAREWELL: Final = 1.5
+"""Seconds that whoever waits for the end has to read that it came, and to leave."""
 KILL_WAIT: Final = 1.0
 """Seconds that killed workers get to be gone before the spawner ends with them."""
 
@@ -93,6 +95,8 @@ class Supervisor:
         self._key = secrets.token_hex(32)
         self._stop = asyncio.Event()
         self._stopped = asyncio.Event()
+        self._waiting: set[bytes] = set()
+        """Clients that want to hear when all has stopped."""
         self.not_kept = ""
         """A sentence about what the journal could not store, at the end; empty if it has all."""
         self._hurry = asyncio.Event()
@@ -160,8 +164,9 @@ class Supervisor:
             self._hurry.set()
         self._stop.set()
 
-    async def _all_stopped(self) -> bytes:
-        """Wait until the end; returns what `shutdown` answers then."""
+    async def _all_stopped(self, identity: bytes) -> bytes:
+        """Wait until the end; returns what `shutdown` answers a client then."""
+        self._waiting.add(identity)
         await self._stopped.wait()
         return msgspec.json.encode({"not_kept": self.not_kept})
 
@@ -202,6 +207,7 @@ class Supervisor:
             self._log.error("journal.not_kept", message=self.not_kept)
         self._stopped.set()
         await asyncio.sleep(0)  # so that who waits for that is answered before the api is closed
+        await self._api.farewell(self._waiting, FAREWELL)
         await self._api.close(LAST_EVENTS)
         self._control.close()
         self._subscribing.close()
@@ -294,8 +300,7 @@ class Supervisor:
             self._lock,
             self._connection_info(),
             (self._api.listening, self._control.listening, self._subscribing),
-            self._journal,
-            self._records,
+            (self._records.look, self._journal.look, self._log.look),
             self._own_row,
             lambda what: self._log.info("home.mended", what=what),
             self._home_lost,
@@ -409,20 +414,16 @@ class Supervisor:
         else:
             self.attention.set(Row(name="supervisor", code=code, message=message, fix=fix))
 
-    def _log_trouble(self, reason: str) -> None:
-        fix = (
-            "Free some space, or remove what is there; lines are lost until then, all else goes on."
-        )
+    def _log_trouble(self, reason: str, fix: str) -> None:
+        fix += "; lines are lost until then, all else goes on."
         self._own_row("log_disk_full", reason, fix, clear=not reason)
 
     def _doors_trouble(self, reason: str) -> None:
         fix = "Close clients or allow more open files (`ulimit -n`) before the next `interlock up`."
         self._own_row("open_files", reason, fix, clear=not reason)
 
-    def _records_trouble(self, reason: str) -> None:
-        fix = (
-            "Free some space; it is tried again by itself. Until then a crash may leave processes."
-        )
+    def _records_trouble(self, reason: str, fix: str) -> None:
+        fix += "; it is tried again by itself. Until then a crash may leave processes."
         self._own_row("processes_disk_full", reason, fix, clear=not reason)
 
     def _client_gone(self, identity: bytes) -> None:

@@ -12,8 +12,6 @@ import zmq
 from interlock.bus.endpoints import ConnectionInfo, Home, HomeLock, write_connection
 from interlock.bus.errors import ConfigError
 from interlock.bus.listening import Listening
-from interlock.supervisor.events.journal import Journal
-from interlock.supervisor.spawn.sweep import Records
 
 LOOK: Final = 1.0
 """Seconds between two looks."""
@@ -29,7 +27,8 @@ class _Report(Protocol):
 class Upkeep:
     """Makes again what somebody removed or damaged in the home: folders, files, sockets.
 
-    `on_row` gets the row for what cannot be made again, `on_mended(what)` hears of what was, and
+    `looks` are those of others, each after its own files. `on_row` gets the row for
+    what cannot be made again, `on_mended(what)` hears of what was, and
     `on_lost` is called once when the home is gone or another supervisor has it.
     """
 
@@ -39,8 +38,7 @@ class Upkeep:
         lock: HomeLock,
         info: ConnectionInfo,
         sockets: Sequence[Listening],
-        journal: Journal,
-        records: Records,
+        looks: Sequence[Callable[[], None]],
         on_row: _Report,
         on_mended: Callable[[str], None],
         on_lost: Callable[[], None],
@@ -49,8 +47,7 @@ class Upkeep:
         self._lock = lock
         self._info = info
         self._sockets = sockets
-        self._journal = journal
-        self._records = records
+        self._looks = looks
         self._on_row = on_row
         self._on_mended = on_mended
         self._on_lost = on_lost
@@ -104,8 +101,8 @@ class Upkeep:
             if self._troubled:
                 self._troubled = False
                 self._on_row(DAMAGED, "", "", clear=True)
-        self._records.look()
-        self._journal.look()
+        for look in self._looks:
+            look()
         return True
 
     def _found(self) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from interlock.workers.disk import Disk
-from interlock.workers.kept import keep
+from interlock.workers.kept import keep, reason_of
 from interlock.workers.looks import Look, fields_of, glance, look, text_of
 
 FIELDS_ROOM: Final = 4096
@@ -26,10 +26,10 @@ NOTE_ROOM: Final = 2048
 
 
 class Cut(NamedTuple):
-    """A shortened result. `problem`: why the whole could not be kept, or empty."""
+    """A shortened result. `problem`: why the whole could not be kept, if it could not."""
 
     body: bytes
-    problem: str
+    problem: OSError | None
 
 
 def cut(body: bytes, limit: int, folder: Path, tool: str) -> Cut:
@@ -62,10 +62,12 @@ class Cutter:
 
 
 def _without_file(body: bytes, limit: int) -> Cut:
-    return _shortened(body, look(body) or Look([]), limit, None, "the disk did not answer in time")
+    return _shortened(body, look(body) or Look([]), limit, None, TimeoutError())
 
 
-def _shortened(body: bytes, found: Look, limit: int, path: Path | None, problem: str) -> Cut:
+def _shortened(
+    body: bytes, found: Look, limit: int, path: Path | None, problem: OSError | None
+) -> Cut:
     room = max(limit - NOTE_ROOM, 0)
     short, spent = _fields(fields_of(body, found), min(FIELDS_ROOM, room // 4))
     if found.content:
@@ -74,7 +76,10 @@ def _shortened(body: bytes, found: Look, limit: int, path: Path | None, problem:
         # Without a content this is what a caller gets to see of it.
         left = max(room - spent - TEXT_FRAME, 0)
         shown, whole = [_text_item(_head(body[:left].decode(errors="replace"), left))], 0
-    kept = f"the whole is in {path}" if path else f"the whole could not be kept ({problem})"
+    if problem is None:
+        kept = f"the whole is in {path}"
+    else:
+        kept = f"the whole could not be kept ({reason_of(problem)})"
     if left_out := found.left_out(whole):
         kept = f"{left_out} are left out; {kept}"
     note = f"[Cut by Interlock: the result has {len(body)} bytes, the limit is {limit}; {kept}]"

@@ -189,6 +189,7 @@ class WorkerHost:
             case Ping():
                 self.send(self._pong(message.n))
                 self._look_at_socket()
+                self.log.look()
             case Configure():
                 if self._configure is None:
                     self._configure = message
@@ -322,9 +323,9 @@ class WorkerHost:
                 self._socketless = False
                 self.notice("socket_removed", clear=True)
 
-    def _log_trouble(self, reason: str) -> None:
-        fix = "Make room on its disk, or remove what is there; the worker goes on without its log."
-        self.notice("log_disk_full", "", reason, fix if reason else "", clear=not reason)
+    def _log_trouble(self, reason: str, fix: str) -> None:
+        todo = f"{fix}; the worker goes on without its log." if reason else ""
+        self.notice("log_disk_full", "", reason, todo, clear=not reason)
 
 
 def is_imported(kind: str) -> bool:

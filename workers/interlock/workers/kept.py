@@ -33,7 +33,9 @@ class KeptFile(NamedTuple):
     size: int
 
 
-def keep(whole: bytes, suffix: str, *, folder: Path, tool: str) -> tuple[Path | None, str]:
+def keep(
+    whole: bytes, suffix: str, *, folder: Path, tool: str
+) -> tuple[Path | None, OSError | None]:
     """Write a whole result to a new file (0600), drop what is too old or too much beside it.
 
     Returns its path, or None and why it could not be written.
@@ -48,14 +50,33 @@ def keep(whole: bytes, suffix: str, *, folder: Path, tool: str) -> tuple[Path | 
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(path, flags, 0o600)
     except OSError as error:
-        return None, error.strerror or "unknown error"
+        return None, error
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(whole)
     except OSError as error:
         path.unlink(missing_ok=True)
-        return None, error.strerror or "unknown error"
-    return path, ""
+        return None, error
+    return path, None
+
+
+def reason_of(problem: OSError) -> str:
+    """Say why a whole could not be kept, as the end of a sentence."""
+    if isinstance(problem, TimeoutError) and problem.errno is None:
+        return "the disk did not answer in time"
+    return problem.strerror or "unknown error"
+
+
+def room_for(size: int, folder: Path) -> None:
+    """See whether a file of that many bytes can be made in a folder now. Raises OSError."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / f".room-{secrets.token_hex(4)}"
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    finally:
+        os.close(descriptor)
+        path.unlink(missing_ok=True)
 
 
 def is_kept(path: Path, root: Path) -> bool:

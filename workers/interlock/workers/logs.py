@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from interlock.bus.regular import regular
+from interlock.bus.remedies import disk_remedy
 from interlock.workers.secrets import Masks
 
 MAX_BYTES: Final = 5 << 20
@@ -32,7 +33,8 @@ _ESCAPES |= str.maketrans({"\u2028": "\\u2028", "\u2029": "\\u2029"})
 class WorkerLog:
     """Append-only log of one worker.
 
-    `on_trouble(reason)` is called when writing begins to fail, and with "" when it works again.
+    `on_trouble(reason, fix)` is called when writing begins to fail, and with "" when it works
+    again, which `look` finds out.
     With `redirect` the standard output and error of the process follow the file when it rotates.
     """
 
@@ -40,7 +42,7 @@ class WorkerLog:
         self,
         path: Path,
         masks: Masks,
-        on_trouble: Callable[[str], None] = lambda reason: None,
+        on_trouble: Callable[[str, str], None] = lambda reason, fix: None,
         *,
         redirect: bool = False,
         max_bytes: int = MAX_BYTES,
@@ -78,6 +80,11 @@ class WorkerLog:
             f"{stamp}.{int(now % 1 * 1000):03d}Z {level} {clean}\n".encode(errors="replace")
         )
 
+    def look(self) -> None:
+        """Try to write again, if that failed: nobody else may have anything to say for long."""
+        if self._retry_at and time.monotonic() >= self._retry_at:
+            self.info(f"{self.lost} lines were lost while this log could not be written.")
+
     def close(self) -> None:
         """Close the file."""
         if self._fd >= 0:
@@ -96,12 +103,13 @@ class WorkerLog:
         except OSError as error:
             self.lost += 1
             if not self._retry_at:
-                self._on_trouble(f"The log {self._path} cannot be written: {error.strerror}.")
+                reason = f"The log {self._path} cannot be written: {error.strerror}."
+                self._on_trouble(reason, disk_remedy(error.errno, self._path))
             self._retry_at = time.monotonic() + RETRY_AFTER
             return
         if self._retry_at:
             self._retry_at = 0.0
-            self._on_trouble("")
+            self._on_trouble("", "")
 
     def _open(self) -> None:
         self._path.parent.mkdir(mode=0o700, exist_ok=True)  # not a home that was removed

@@ -35,7 +35,7 @@ class Handlers:
         sequencer: Sequencer,
         reload: Callable[[], Awaitable[bytes]],
         shutdown: Callable[[], None],
-        stopped: Callable[[], Awaitable[bytes]],
+        stopped: Callable[[bytes], Awaitable[bytes]],
         documents: Documents,
     ) -> None:
         self._fleet = fleet
@@ -93,7 +93,7 @@ class Handlers:
     async def shutdown(self, identity: bytes, message: m.Shutdown, body: bytes | None) -> bytes:
         """An empty object, after which the end begins; or, at that, what could not be kept."""
         self._shutdown()
-        return await self._stopped() if message.wait else b"{}"
+        return await self._stopped(identity) if message.wait else b"{}"
 
     async def worker(self, identity: bytes, message: m.WorkerControl, body: bytes | None) -> bytes:
         """The worker's status row once the outcome is known, or as it is when time is up."""

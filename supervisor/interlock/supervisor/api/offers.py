@@ -28,7 +28,7 @@ from interlock.supervisor.catalog.rows import CatalogRow, SourceView
 from interlock.supervisor.events.ports import Workers
 from interlock.supervisor.events.turnoffers import DIRECT
 from interlock.supervisor.events.turns import TurnService
-from interlock.supervisor.policy.decision import standing
+from interlock.supervisor.policy.decision import rules_about, standing
 
 TOKEN: Final = 4
 """Bytes of a schema that are taken for one token."""
@@ -64,7 +64,9 @@ class OfferApi:
         if message.name:
             shown, withheld = self._named(message.name, shown), ()
             listed = (
-                _row_document(row, policy) | {"schema": schemas.arguments(row.digest)}
+                _row_document(row, policy)
+                | {"schema": schemas.arguments(row.digest)}
+                | _why_tier(row, policy)
                 for row in shown
             )
         else:
@@ -194,6 +196,17 @@ def _row_document(row: CatalogRow, policy: PolicySettings) -> dict[str, Any]:
         "connected": row.connected,
         "reason": row.reason,
         "summary": row.summary,
+    }
+
+
+def _why_tier(row: CatalogRow, policy: PolicySettings) -> dict[str, Any]:
+    """Why a capability has its tier, and what else a call of it may have by its arguments."""
+    return {
+        "tier_reason": standing(row.name, row.tier, policy).reason,
+        "rules": [
+            {"argument": rule.argument, "matches": rule.matches, "tier": rule.tier}
+            for rule in rules_about(row.name, policy)
+        ],
     }
 
 

@@ -10,7 +10,7 @@ import asyncio
 import hmac
 import itertools
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
 import zmq
@@ -155,6 +155,17 @@ class Api:
             return True
         self._lose(identity)
         return False
+
+    async def farewell(self, identities: Iterable[bytes], seconds: float) -> None:
+        """Wait until these clients have read all and left, for so many seconds at most.
+
+        What somebody has not read when the connection ends is lost.
+        """
+        until = asyncio.get_running_loop().time() + seconds
+        while any(map(self.present, identities)):
+            if asyncio.get_running_loop().time() > until:
+                return
+            await asyncio.sleep(LOOK)
 
     def role(self, identity: bytes) -> Role:
         """Who a client is; one that has not asked for anything is an app."""

@@ -84,7 +84,7 @@ class TurnApi:
         if not _TURN_ID.fullmatch(turn):
             raise UsageError("A turn's id is 32 hex digits in lower case.")
         if self._turns.row(turn) is None and not self._turns.ended_before(turn):
-            self._turns.begin(self._new(message, body))
+            self._turns.begin(self._new(identity, message, body))
         waiting = self._turns.accepted(turn)
         if waiting is not None:
             try:
@@ -94,7 +94,7 @@ class TurnApi:
                 raise RequestTimeoutError("The turn was not accepted in time.") from error
         return self._state(await self._row(turn))
 
-    def _new(self, message: TurnStart, body: bytes | None) -> NewTurn:
+    def _new(self, identity: bytes, message: TurnStart, body: bytes | None) -> NewTurn:
         workers = self._turns.workers
         agent, settings = find_agent(workers, message.agent or workers.default_agent())
         text = text_of(body)
@@ -111,6 +111,7 @@ class TurnApi:
             session=message.session,
             deadline=min(message.deadline or settings.deadline, MAX_DEADLINE),
             unattended=message.unattended,
+            client=caller_name(identity),
         )
 
     async def _row(self, turn: str) -> TurnRow:
@@ -166,7 +167,10 @@ class TurnApi:
             # The journal stands under needs attention; memory has what is under way.
             if not rows:
                 raise
-        newest = sorted(rows.values(), key=lambda row: row.started, reverse=True)[:limit]
+        # By the journal's order and not by the clock, which may have been set back; it has those
+        # that nobody else remembers in order.
+        order = self._turns.order
+        newest = sorted(rows.values(), key=lambda row: order(row.turn), reverse=True)[:limit]
         rows_shown = map(_turn_document, _within(MAX_TEXTS, newest))
         return await self._documents.make({}, {"turns": rows_shown})
 

@@ -21,6 +21,14 @@ _EXAMPLES: Final[dict[str, Any]] = {
 }
 
 
+_TIERS = {
+    "safe": "it runs",
+    "monitor": "it runs and is shown",
+    "ask": "a person is asked",
+    "block": "it is never called",
+}
+
+
 def described(row: dict[str, Any]) -> list[str]:
     """Return the lines about one capability; its schema comes from a server and may be anything."""
     schema = row.get("schema")
@@ -33,6 +41,7 @@ def described(row: dict[str, Any]) -> list[str]:
     lines = [f"{clean(row['name'])} ({row['tier']})", f"  {one_line(row['summary'])}".rstrip()]
     if not row["connected"]:
         lines.append(f"  not usable now: {one_line(row['reason'])}")
+    lines += _asked(row)
     for name, about in properties.items():
         need = "required" if name in required else "optional"
         lines.append(f"  {one_line(name)}: {_kind(about)}, {need}{_more(about)}")
@@ -44,6 +53,18 @@ def described(row: dict[str, Any]) -> list[str]:
     text = shlex.quote(json.dumps(given, ensure_ascii=False))
     call = f"interlock call {shlex.quote(row['name'])}" + (f" {text}" if given else "")
     return [line for line in [*lines, f"  {one_line(call)}"] if line]
+
+
+def _asked(row: dict[str, Any]) -> list[str]:
+    """Return what holds for its calls besides its tier's name, and why."""
+    lines = []
+    if row["tier"] == "ask":
+        why = one_line(row.get("tier_reason") or "its tier is ask")
+        lines.append(f"  A person is asked before each call: {why}.")
+    for rule in row.get("rules", ()):
+        where = f"{one_line(rule['argument'])} fits {one_line(json.dumps(rule['matches']))}"
+        lines.append(f"  Where {where}: {_TIERS.get(rule['tier'], one_line(rule['tier']))}.")
+    return lines
 
 
 def _kind(about: object) -> str:

@@ -57,9 +57,6 @@ def down(as_json: bool) -> int:
     except KeyboardInterrupt:
         note(f"The supervisor (pid {pid}) goes on stopping; `interlock status` says when it ended.")
         raise
-    finally:
-        if bus is not None:
-            bus.close()
     if not_kept:
         note(not_kept)
     if as_json:
@@ -121,6 +118,8 @@ def _what_is_lost(bus: Client | None) -> str:
         return str(bus.request(Shutdown, timeout=STOP, wait=True)["not_kept"])
     except InterlockError:  # it is killed or takes too long, which the wait for its end tells
         return ""
+    finally:
+        bus.close()  # it waits for that
 
 
 def _await_end(home: Home, pid: int, began: int | None, proven: bool, until: float) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.bus.errors import ConfigError, UsageError
+from interlock.bus.remedies import disk_remedy
 from interlock.supervisor.config.check import texts
 from interlock.supervisor.config.model import KINDS, worker_name
 from interlock.supervisor.config.text import BadFileError, decode, read_bytes
@@ -79,7 +80,8 @@ def write_trust(record: Path, trusted: Mapping[str, str]) -> None:
         record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace(record, text.encode())
     except OSError as error:
-        raise ConfigError(f"{record} cannot be written: {error.strerror}.") from error
+        todo = disk_remedy(error.errno, record)
+        raise ConfigError(f"{record} cannot be written: {error.strerror}. {todo}.") from error
 
 
 def effects(tables: Mapping[str, Any], *, brief: bool = False) -> list[tuple[str, str]]:

@@ -46,6 +46,7 @@ class _Open:
     agent: str
     worker: str
     generation: int
+    client: str
     unattended: bool = False
     text: str = ""
     session: str = ""
@@ -110,8 +111,10 @@ class TurnOffers:
         """By generation of an agent, the generations that it was ever given a target for: it may
         keep the connection when the turn ends."""
 
-    def open(self, row: TurnRow, worker: str, generation: int) -> tuple[int, Iterator[OfferPart]]:
-        """Compose the offer of a turn that is about to be dispatched.
+    def open(
+        self, row: TurnRow, worker: str, generation: int, client: str
+    ) -> tuple[int, Iterator[OfferPart]]:
+        """Compose the offer of a turn that is about to be dispatched; `client` sent it.
 
         Returns how many rows it has, and its parts, of which there is at least one.
         """
@@ -120,6 +123,7 @@ class TurnOffers:
             agent=row.agent,
             worker=worker,
             generation=generation,
+            client=client,
             unattended=row.unattended,
             text=row.text,
             session=row.session,

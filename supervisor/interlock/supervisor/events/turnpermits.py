@@ -20,6 +20,10 @@ class Opened(Protocol):
         """Its id."""
 
     @property
+    def client(self) -> str:
+        """Who sent it, as tickets name clients."""
+
+    @property
     def agent(self) -> str:
         """The agent's name."""
 
@@ -74,6 +78,7 @@ class TurnPermits:
 
         wish = Wish(
             caller=worker,
+            client=opened.client,
             arguments=arguments,
             turn=turn,
             agent=opened.agent,

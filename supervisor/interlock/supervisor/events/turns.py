@@ -101,6 +101,8 @@ class NewTurn(msgspec.Struct, frozen=True, kw_only=True):
     session: str = ""
     deadline: float
     unattended: bool = False
+    client: str = ""
+    """Who sends it, as tickets name clients."""
 
 
 @dataclass(eq=False, slots=True)
@@ -111,6 +113,8 @@ class _Live:
     until: float
     """Loop time of its deadline."""
     accepted: asyncio.Future[None]
+    client: str
+    """Who sent it."""
     state: TurnState = field(default_factory=TurnState)
     timers: dict[str, asyncio.TimerHandle] = field(default_factory=dict)
     last: bytes | None = None
@@ -165,7 +169,9 @@ class TurnService:
         self._calls = CallBook(journal, publish_call, clock)
         self._live: dict[str, _Live] = {}
         self._ended: dict[str, TurnRow] = {}
-        self._past: OrderedDict[str, None] = OrderedDict()
+        self._past: OrderedDict[str, int] = OrderedDict()
+        """Turns by their place in the order of all, as far as they are remembered."""
+        self._count = 0
         self._an_end = asyncio.Event()
         logs.on_evicted = self._evicted
 
@@ -189,7 +195,7 @@ class TurnService:
             started=self._clock(),
             unattended=new.unattended,
         )
-        live = _Live(row, loop.time() + new.deadline, loop.create_future())
+        live = _Live(row, loop.time() + new.deadline, loop.create_future(), new.client)
         self._live[new.turn] = live
         self._remember(new.turn)
         self.logs.begin(new.turn)
@@ -213,7 +219,11 @@ class TurnService:
     def rows(self) -> Iterable[TurnRow]:
         """All turns that memory has, oldest first."""
         rows = [*self._ended.values(), *(live.row for live in self._live.values())]
-        return sorted(rows, key=lambda row: row.started)
+        return sorted(rows, key=lambda row: self.order(row.turn))
+
+    def order(self, turn: str) -> int:
+        """A number that is larger for every turn that was accepted later; 0 for very old ones."""
+        return self._past.get(turn, 0)
 
     def ended_before(self, turn: str) -> bool:
         """Whether a turn with that id is known to have ended and is no longer in memory."""
@@ -432,7 +442,7 @@ class TurnService:
         _stop_timer(live, "agent")
         loop = asyncio.get_running_loop()
         left = live.until - loop.time()
-        offered, parts = self.offers.open(row, live.worker, generation)
+        offered, parts = self.offers.open(row, live.worker, generation, live.client)
         first = next(parts)
         message = TurnDispatch(
             turn=row.turn,
@@ -532,7 +542,8 @@ class TurnService:
             )
 
     def _remember(self, turn: str) -> None:
-        self._past[turn] = None
+        self._count += 1
+        self._past[turn] = self._count
         while len(self._past) > PAST:
             self._past.popitem(last=False)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from interlock.bus.errors import ConfigError
+from interlock.bus.remedies import disk_remedy
 
 PATIENCE: Final = 10.0
 """Seconds to wait for another process, which needs milliseconds."""
@@ -30,7 +31,8 @@ def changing(path: Path) -> Iterator[None]:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(lock, flags, 0o600)
     except OSError as error:
-        raise ConfigError(f"{lock} cannot be made: {error.strerror}.") from error
+        todo = disk_remedy(error.errno, lock)
+        raise ConfigError(f"{lock} cannot be made: {error.strerror}. {todo}.") from error
     try:
         take(descriptor, path)
         yield

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from interlock.bus.regular import regular
+from interlock.bus.remedies import disk_remedy
 
 MAX_BYTES: Final = 5 << 20
 RETRY_AFTER: Final = 1.0
@@ -22,16 +23,21 @@ RETRY_AFTER: Final = 1.0
 class RotatingFile:
     """Appends lines; the file before is kept beside it with `.1` at its end.
 
-    A write that fails is counted and tried again later; `on_trouble(reason)` is called when that
-    begins and with "" when it is over. Nothing raises.
+    A write that fails is counted and tried again later; `on_trouble(reason, fix)` is called when
+    that begins and with "" when it is over. Nothing raises.
     """
 
     def __init__(
-        self, path: Path, on_trouble: Callable[[str], None], max_bytes: int = MAX_BYTES
+        self, path: Path, on_trouble: Callable[[str, str], None], max_bytes: int = MAX_BYTES
     ) -> None:
         self.lost = 0
         self._path, self._on_trouble, self._max = path, on_trouble, max_bytes
         self._fd, self._size, self._retry_at = -1, 0, 0.0
+
+    @property
+    def due(self) -> bool:
+        """Whether the last line could not be written, and another may be by now."""
+        return bool(self._retry_at) and time.monotonic() >= self._retry_at
 
     def write_line(self, line: str) -> None:
         """Write one line."""
@@ -53,11 +59,12 @@ class RotatingFile:
             self.lost += 1
             troubled, self._retry_at = self._retry_at, time.monotonic() + RETRY_AFTER
             if not troubled:
-                self._on_trouble(f"The log {self._path} cannot be written: {error.strerror}.")
+                reason = f"The log {self._path} cannot be written: {error.strerror}."
+                self._on_trouble(reason, disk_remedy(error.errno, self._path))
             return
         if self._retry_at:
             self._retry_at = 0.0
-            self._on_trouble("")
+            self._on_trouble("", "")
 
     def close(self) -> None:
         """Close the file; the next line opens it again."""
@@ -81,6 +88,11 @@ class Log:
         if error is not None:
             fields["exception"] = "".join(traceback.format_exception(error))
         self._write("error", event, fields)
+
+    def look(self) -> None:
+        """Try to write again, if that failed: nothing else may happen for long."""
+        if self._file.due:
+            self.info("log.lost", lines=self._file.lost)
 
     def _write(self, level: str, event: str, fields: dict[str, object]) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -28,8 +28,10 @@ Outcome = Literal[
 
 WAITING: Final = 1_000
 """Approvals that may wait at once."""
-OF_CALLER: Final = 100
-"""Of these, approvals of one caller."""
+OF_CLIENT: Final = 100
+"""Of these, approvals of one client, whichever agents it has call for it."""
+ALWAYS: Final = 4
+"""So many may wait of each client, however many others wait."""
 REMEMBERED: Final = 1_000
 """Ended approvals that a late answer is still told about."""
 _ENDED: Final[dict[Outcome, str]] = {
@@ -49,6 +51,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     worker: str
     generation: int
     caller: str
+    client: str = ""
+    """Who wants it: whoever sent the turn; empty if that is the caller."""
     arguments: bytes
     digest: str
     """`arguments_digest` of the arguments."""
@@ -94,11 +98,14 @@ class Approvals:
 
     def park(self, asked: Asked, now: float, seconds: float) -> Approval:
         """Let a call wait for at most `seconds`. Raises OverloadedError if too many wait."""
-        if len(self._waiting) >= WAITING or self._of[asked.caller] >= OF_CALLER:
-            raise OverloadedError("Too many calls wait for approval; see `interlock approvals`.")
+        mine = self._of[_client(asked)]
+        if mine >= OF_CLIENT:
+            raise _too_many(f"{OF_CLIENT} calls of the same client")
+        if len(self._waiting) >= WAITING and mine >= ALWAYS:
+            raise _too_many(f"{len(self._waiting)} calls")
         approval = Approval(asked, now + seconds)
         self._waiting[asked.id] = approval
-        self._of[asked.caller] += 1
+        self._of[_client(asked)] += 1
         return approval
 
     def settle(self, asked: Asked, outcome: Outcome, by: str = "") -> Approval:
@@ -149,9 +156,10 @@ class Approvals:
         asked = approval.asked
         approval.outcome, approval.by = outcome, by
         if self._waiting.pop(asked.id, None) is not None:
-            self._of[asked.caller] -= 1
-            if not self._of[asked.caller]:
-                del self._of[asked.caller]
+            client = _client(asked)
+            self._of[client] -= 1
+            if not self._of[client]:
+                del self._of[client]
         self._ended[asked.id] = outcome
         while len(self._ended) > REMEMBERED:
             self._ended.popitem(last=False)
@@ -177,6 +185,17 @@ def summary(waiting: Iterable[Approval]) -> str:
     who = f"agent {first.agent}" if first.agent else "a direct call"
     text = f"{first.capability} of {who} waits for a person's answer"
     return f"{text}, and {len(asked) - 1} more." if len(asked) > 1 else f"{text}."
+
+
+def _client(asked: Asked) -> str:
+    return asked.client or asked.caller
+
+
+def _too_many(what: str) -> OverloadedError:
+    return OverloadedError(
+        f"{what} wait for a person's answer, and no more of them may; answer some, "
+        "`interlock approvals` lists them."
+    )
 
 
 def _closed(id_: str, outcome: Outcome) -> ApprovalClosedError:

@@ -87,6 +87,15 @@ def has_rules(name: str, policy: PolicySettings) -> bool:
     return any(forbids(rule.capability, name) for rule in policy.rules)
 
 
+def rules_about(name: str, policy: PolicySettings) -> tuple[ArgumentRule, ...]:
+    """The argument rules that may decide about calls of that capability."""
+    return tuple(
+        rule
+        for rule in policy.rules
+        if (forbids if rule.tier in CAREFUL else allows)(rule.capability, name)
+    )
+
+
 def per_call(name: str, tier: Tier, policy: PolicySettings) -> bool:
     """Whether each call needs a ticket of its own: a person or a rule has a say in it."""
     return standing(name, tier, policy).tier == "ask" or has_rules(name, policy)
@@ -99,9 +108,8 @@ def decide(name: str, tier: Tier, policy: PolicySettings, arguments: Mapping[str
         return ruling
     values = Values(arguments)
     matching: list[Ruling] = []
-    for rule in policy.rules:
-        about = forbids if rule.tier in CAREFUL else allows
-        why = _applies(rule, values) if about(rule.capability, name) else None
+    for rule in rules_about(name, policy):
+        why = _applies(rule, values)
         if why is not None:
             matching.append(Ruling(tier=rule.tier, reason=why))
     if not matching:

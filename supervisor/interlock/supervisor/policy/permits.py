@@ -35,6 +35,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
     caller: str
     """As tickets name it."""
+    client: str = ""
+    """Whoever sent the turn that the call is of."""
     arguments: bytes
     turn: str = ""
     agent: str = ""
@@ -118,6 +120,7 @@ class Permits:
             worker=row.source,
             generation=generation,
             caller=wish.caller,
+            client=wish.client,
             arguments=wish.arguments,
             digest=digest,
             turn=wish.turn,

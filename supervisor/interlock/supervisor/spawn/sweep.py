@@ -16,6 +16,7 @@ import msgspec
 from interlock.bus import procfs
 from interlock.bus.records import Child
 from interlock.bus.regular import regular
+from interlock.bus.remedies import disk_remedy
 
 _PAUSE: Final = 0.005
 _DEBOUNCE: Final = 0.05
@@ -39,10 +40,13 @@ class Records:
     """The file of recorded processes; it is written soon after each change, whole and atomically.
 
     An owner is any text; a worker and its children have one each. While it cannot be written it is
-    tried again every second; `on_trouble(reason)` is called when that begins, and with "" after it.
+    tried again every second; `on_trouble(reason, fix)` is called when that begins, and with ""
+    after it.
     """
 
-    def __init__(self, path: Path, on_trouble: Callable[[str], None] = lambda reason: None) -> None:
+    def __init__(
+        self, path: Path, on_trouble: Callable[[str, str], None] = lambda reason, fix: None
+    ) -> None:
         self._path = path
         self._on_trouble = on_trouble
         self._troubled = False
@@ -105,12 +109,13 @@ class Records:
             # A full disk must not stop supervision.
             if not self._troubled:
                 self._troubled = True
-                self._on_trouble(f"{self._path} cannot be written: {error.strerror}.")
+                reason = f"{self._path} cannot be written: {error.strerror}."
+                self._on_trouble(reason, disk_remedy(error.errno, self._path))
             self._changed()
             return
         if self._troubled:
             self._troubled = False
-            self._on_trouble("")
+            self._on_trouble("", "")
 
 
 def sweep_recorded(path: Path, seconds: float = 2.0) -> list[str]:

@@ -13,13 +13,16 @@ from interlock.workers.agent.cut import Whole, last_text, shown_result
 from interlock.workers.cuts import whole_of
 from interlock.workers.disk import Disk
 
+OnKept = Callable[[OSError | None, Path, int], None]
+"""Called with why a whole was lost, the folder and the bytes of the whole."""
+
 
 class Wholes:
-    """The folder of one agent. `on_problem` is told, for each cut result, why it is lost, or ""."""
+    """The folder of one agent. `on_kept` is told of each cut result why it is lost, or None."""
 
-    def __init__(self, folder: Path, on_problem: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, on_kept: OnKept) -> None:
         self._folder = folder
-        self._on_problem = on_problem
+        self._on_kept = on_kept
         self._disk = Disk()
 
     async def shown(self, body: bytes, tool: str) -> tuple[Any, Any]:
@@ -30,17 +33,19 @@ class Wholes:
         if len(body) <= RESULT_INLINE:
             return shown_result(body)
         try:
-            whole = await self._disk.do(partial(_keep, body, self._folder, tool))
-        except TimeoutError:
-            whole = Whole(problem="the disk did not answer in time")
-        self._on_problem(whole.problem)
-        return shown_result(body, whole)
+            path, problem = await self._disk.do(partial(_keep, body, self._folder, tool))
+        except TimeoutError as error:
+            path, problem = None, error
+        named = path is not None and path.parent != self._folder.absolute()
+        self._on_kept(problem, self._folder, 0 if named else len(body))
+        if problem is not None:
+            return shown_result(body, Whole(problem=kept.reason_of(problem)))
+        return shown_result(body, Whole(path=str(path or ""), named=named))
 
 
-def _keep(body: bytes, folder: Path, tool: str) -> Whole:
+def _keep(body: bytes, folder: Path, tool: str) -> tuple[Path | None, OSError | None]:
     """Write the whole to a file, unless the worker that gave the result did; run it in a thread."""
     named = last_text(body)
     if named and kept.is_kept(Path(named), folder.parent):
-        return Whole(path=named, named=True)
-    path, problem = kept.keep(*whole_of(body), folder=folder, tool=tool)
-    return Whole(path=str(path or ""), problem=problem)
+        return Path(named), None
+    return kept.keep(*whole_of(body), folder=folder, tool=tool)

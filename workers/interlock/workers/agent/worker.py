@@ -24,6 +24,7 @@ from interlock.workers.agent.turn import AgentView, TurnRun
 from interlock.workers.agent.wholes import Wholes
 from interlock.workers.failure import WorkerError
 from interlock.workers.kept import prune
+from interlock.workers.keptrow import KeptRow
 from interlock.workers.kind import Gauges, Host
 
 _LAST_WORDS: Final = 1.0
@@ -42,11 +43,11 @@ class AgentKind:
         self._runs: dict[str, TurnRun] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._draining = False
-        self._lossy = False
 
     async def start(self, host: Host, body: bytes) -> m.Ready:
         """Read the settings; raises WorkerError for settings that are none."""
         self._host = host
+        self._kept_row = KeptRow(host)
         self._configured(body)
         prune(self._folder, time.time())
         self._pool = EdgePool(zmq.Context.instance())
@@ -113,17 +114,8 @@ class AgentKind:
             model=settings.model,
             max_steps=settings.max_steps,
             driver=_driver(configure.agent, settings.model),
-            wholes=Wholes(self._folder, self._on_results),
+            wholes=Wholes(self._folder, self._kept_row.told),
         )
-
-    def _on_results(self, problem: str) -> None:
-        """Tell the supervisor that whole results are lost, and when they are kept again."""
-        if problem:
-            message = f"Whole results cannot be kept: {problem}."
-            self._host.notice("results_full", message=message, fix=f"Make room for {self._folder}.")
-        elif self._lossy:
-            self._host.notice("results_full", clear=True)
-        self._lossy = bool(problem)
 
     def _dispatch(self, dispatch: m.TurnDispatch, body: bytes | None) -> None:
         turn = dispatch.turn

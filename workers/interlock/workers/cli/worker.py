@@ -25,6 +25,7 @@ from interlock.workers.cli.run import ProgramRun
 from interlock.workers.cuts import Cutter
 from interlock.workers.failure import WorkerError
 from interlock.workers.kept import prune
+from interlock.workers.keptrow import KeptRow
 from interlock.workers.kind import Gauges, Host
 from interlock.workers.processes import describe_exit
 from interlock.workers.programs import Command, Wanted, build_program, size_in_bytes
@@ -56,12 +57,13 @@ class CliKind:
         self._count = 0
         self._sent: set[str] = set()
         self._cutter = Cutter()
-        self._lossy = False
+        self._kept_row: KeptRow
         self._again: asyncio.TimerHandle | None = None
 
     async def start(self, host: Host, body: bytes) -> Ready:
         """Find the program and serve it. Raises WorkerError where it cannot or may not be run."""
         self._host = host
+        self._kept_row = KeptRow(host, "outputs")
         self._configure = configure = _read(body)
         settings = configure.settings
         prune(Path(configure.results_folder), time.time())
@@ -266,12 +268,7 @@ class CliKind:
             return body
         folder = Path(self._configure.results_folder)
         done = await self._cutter.cut(body, bound, folder, self._configure.tool)
-        if done.problem:
-            message = f"Whole outputs cannot be kept: {done.problem}."
-            self._host.notice("results_full", message=message, fix=f"Make room for {folder}.")
-        elif self._lossy:
-            self._host.notice("results_full", clear=True)
-        self._lossy = bool(done.problem)
+        self._kept_row.told(done.problem, folder, len(body))
         return done.body
 
 

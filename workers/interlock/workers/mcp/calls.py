@@ -154,7 +154,7 @@ class Calls:
         *,
         reports: Reports,
         on_circuit: Callable[[], None],
-        on_problem: Callable[[str], None],
+        on_kept: Callable[[OSError | None, Path, int], None],
     ) -> None:
         self.settings, self.circuit = settings, circuit
         self.names: frozenset[str] = frozenset()
@@ -162,7 +162,7 @@ class Calls:
         """Resources and prompts among `names`, which are not called but read or got."""
         self.dropped = 0
         self._server, self._connection, self._masks = server, connection, masks
-        self._reports, self._on_circuit, self._on_problem = reports, on_circuit, on_problem
+        self._reports, self._on_circuit, self._on_kept = reports, on_circuit, on_kept
         self._loop = asyncio.get_running_loop()
         self._time: Final = time.monotonic  # what the loop's clock is, without a call in between
         self._running: dict[str, _Run] = {}
@@ -347,9 +347,9 @@ class Calls:
         work = self._loop.create_task(cutting)
         self._cutting.add(work)
         work.add_done_callback(self._cutting.discard)
-        work.add_done_callback(partial(self._was_cut, run, results.is_error(body)))
+        work.add_done_callback(partial(self._was_cut, run, len(body), results.is_error(body)))
 
-    def _was_cut(self, run: _Run, failed: bool, work: asyncio.Task[cuts.Cut]) -> None:
+    def _was_cut(self, run: _Run, size: int, failed: bool, work: asyncio.Task[cuts.Cut]) -> None:
         if run.ended or work.cancelled():
             return
         problem = work.exception()
@@ -357,7 +357,7 @@ class Calls:
             self._failed(run, "unavailable", f"The result was too large to handle: {problem}.")
             return
         cut = work.result()
-        self._on_problem(cut.problem)
+        self._on_kept(cut.problem, self.settings.results_folder, size)
         self._succeeded(run, cut.body, "tool_error" if failed else "ok")
 
     def _succeeded(self, run: _Run, body: bytes, outcome: results.Outcome) -> None:

@@ -19,6 +19,7 @@ from interlock.bus.settings import McpConfigure
 from interlock.bus.wording import spoken
 from interlock.workers.failure import WorkerError
 from interlock.workers.kept import prune
+from interlock.workers.keptrow import KeptRow
 from interlock.workers.kind import Gauges, Host
 from interlock.workers.logs import RateLimit
 from interlock.workers.mcp.calls import Calls, CallSettings
@@ -75,7 +76,6 @@ class McpKind:
         """What the supervisor was told, and what it is to know."""
         self._unsent: list[Callable[[], None]] = []
         self._probing = False
-        self._lossy = False
         self._ended = False
         """Whether the server ended by itself."""
 
@@ -107,7 +107,7 @@ class McpKind:
             host.masks,
             reports=reporter,
             on_circuit=self._circuit_changed,
-            on_problem=self._kept,
+            on_kept=KeptRow(host).told,
         )
         self._publish()
         host.serve(calls.submit, session.transport.gather)
@@ -344,17 +344,6 @@ class McpKind:
         works, self._unsent = self._unsent, []
         for work in works:
             work()
-
-    def _kept(self, problem: str) -> None:
-        if problem:
-            self._host.notice(
-                "results_full",
-                message=f"Whole results cannot be kept: {problem}.",
-                fix=f"Make room for {self._configure.results_folder}.",
-            )
-        elif self._lossy:
-            self._host.notice("results_full", clear=True)
-        self._lossy = bool(problem)
 
     def _logged(self, params: bytes) -> None:
         if not self._log_limit.admit(asyncio.get_running_loop().time()):
