@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.bus.errors import BadTurnError
-from interlock.workers.agent.directparse import MAX_PARALLEL, parse
+from interlock.workers.agent.directparse import MAX_CALLS, MAX_PARALLEL, parse
 
 
 def shape(text: str) -> list[list[tuple[str, object]]]:
@@ -80,6 +81,36 @@ def test_a_step_has_a_bound() -> None:
     with pytest.raises(BadTurnError, match="Line 3: more than 1000 calls"):
         parse("a:b\n" + " & ".join(calls) + " &\na:b")
     assert len(parse("\n".join(calls * 2))) == 2 * MAX_PARALLEL
+
+
+def test_a_text_has_a_bound() -> None:
+    assert len(parse("a:b\n" * MAX_CALLS)) == MAX_CALLS
+    with pytest.raises(BadTurnError, match="more than 10000 calls"):
+        parse("a:b\n" * (MAX_CALLS + 1))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " & ".join(["a:b"] * 170_000),
+        "a:b " + "&" * 1_000_000,
+        "a:b " + "& " * 500_000,
+        "&" * 1_000_000 + "a:b",
+        "a:b\n" + "&\n" * 200_000,
+        "a:b\n" * 250_000,
+        "a:b {\n" * 160_000,
+        " & ".join(["a:b {}"] * MAX_PARALLEL) + " " * 400_000 + "& a:b",
+    ],
+    ids=lambda text: f"{text[:8]!r}...{text[-8:]!r}",
+)
+def test_no_text_is_read_with_the_square_of_its_length(text: str) -> None:
+    """All of 1 MB; each took 20 s and more, or holds so many calls, with the agent's pings."""
+    begun = time.process_time()
+    try:
+        assert sum(map(len, parse(text))) <= MAX_CALLS
+    except BadTurnError as error:
+        assert "more than" in error.message
+    assert time.process_time() - begun < 5
 
 
 NAMES = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=20).map(

@@ -14,10 +14,14 @@ import msgspec
 from interlock.bus.errors import BadTurnError
 
 _NAME: Final = re.compile(r"[^\s]+")
+_SPACES: Final = re.compile(r"\s*")
+_BETWEEN: Final = re.compile(r"[&\s]*")
 _CAPABILITY: Final = re.compile(r"[A-Za-z]+:[^\s:/].*|.+__.+", re.DOTALL)
 """What can only be meant as a capability: `kind:source...` or a wire name."""
 MAX_PARALLEL: Final = 1_000
 """Calls of one step; of more, most would be refused by servers with bounded queues."""
+MAX_CALLS: Final = 10_000
+"""Calls of one text; it is read in one piece, while the agent's other turns wait."""
 _SHOWN: Final = 40
 
 
@@ -49,24 +53,24 @@ def parse(text: str) -> tuple[Step, ...]:
     """
     steps: list[list[ParsedCall]] = []
     joined = False
+    count = 0
     for number, line in enumerate(text.split("\n"), start=1):
-        rest = line.strip()
-        if not rest or rest.startswith("#"):
+        written = line.strip()
+        if not written or written.startswith("#"):
             continue
-        calls, leading, trailing = _line(rest, number)
-        if calls:
-            if steps and (joined or leading):
-                steps[-1].extend(calls)
-            else:
-                steps.append(calls)
-            joined = trailing
-            if len(steps[-1]) > MAX_PARALLEL:
-                raise BadTurnError(
-                    f"Line {number}: more than {MAX_PARALLEL} calls are joined by `&`; "
-                    "write some of them on lines of their own."
-                )
-        else:
+        begin = _end(_BETWEEN, written, 0)
+        if begin == len(written):
             joined = True
+            continue
+        if not (steps and (joined or begin)):
+            steps.append([])
+        before = len(steps[-1])
+        joined = _line(written, begin, number, steps[-1])
+        count += len(steps[-1]) - before
+        if count > MAX_CALLS:
+            raise BadTurnError(
+                f"The text holds more than {MAX_CALLS} calls; send it as several turns."
+            )
     if not steps:
         raise BadTurnError(
             "The text holds no tool call; write one a line, as in `mcp:git/git_status {...}`."
@@ -74,62 +78,72 @@ def parse(text: str) -> tuple[Step, ...]:
     return tuple(tuple(step) for step in steps)
 
 
-def _line(rest: str, number: int) -> tuple[list[ParsedCall], bool, bool]:
-    """Return the calls of one line, and whether `&` stands before and after them."""
-    calls: list[ParsedCall] = []
-    leading = rest.startswith("&")
-    trailing = False
-    while rest:
-        if rest.startswith("&"):
-            rest = rest[1:].lstrip()
-            trailing = True
-            continue
-        call, rest = _call(rest, number)
-        calls.append(call)
-        trailing = False
-    return calls, leading, trailing
+def _line(line: str, at: int, number: int, step: list[ParsedCall]) -> bool:
+    """Add the calls of one line, from `at` on, to a step; returns whether `&` stands behind them.
+
+    Goes through the line once, by index: what copied the rest of it for each call would take time
+    with the square of its length.
+    """
+    behind = at
+    while at < len(line):
+        if len(step) == MAX_PARALLEL:
+            raise BadTurnError(
+                f"Line {number}: more than {MAX_PARALLEL} calls are joined by `&`; "
+                "write some of them on lines of their own."
+            )
+        call, behind = _call(line, at, number)
+        step.append(call)
+        at = _end(_BETWEEN, line, behind)
+    return behind < at
 
 
-def _call(text: str, number: int) -> tuple[ParsedCall, str]:
-    """Return the call at the start of `text` and what follows it."""
-    match = _NAME.match(text)
-    assert match is not None
-    name = match.group()
-    rest = text[match.end() :].lstrip()
-    if not rest or rest.startswith("&"):
-        return ParsedCall(name=name, line=number), rest
-    if not rest.startswith(("{", "[")) and not _CAPABILITY.fullmatch(name):
+def _call(line: str, at: int, number: int) -> tuple[ParsedCall, int]:
+    """Return the call that begins at `at`, and where what follows it begins."""
+    end = _end(_NAME, line, at)
+    name = line[at:end]
+    begin = _end(_SPACES, line, end)
+    if begin == len(line) or line[begin] == "&":
+        return ParsedCall(name=name, line=number), begin
+    if line[begin] not in "{[" and not _CAPABILITY.fullmatch(name):
         raise BadTurnError(
-            f"Line {number} is no tool call: {_short(text)!r}. This agent has no model; its text "
-            "is tool calls, one a line, as in `mcp:git/git_status {...}`."
+            f"Line {number} is no tool call: {_short(line, at)!r}. This agent has no model; its "
+            "text is tool calls, one a line, as in `mcp:git/git_status {...}`."
         )
-    end, problem = _object(rest)
-    after = rest[end:].lstrip()
-    if not problem and after and not after.startswith("&"):
-        problem = f"unexpected text after the arguments: {_short(after)!r}"
+    end, problem = _object(line, begin)
+    after = _end(_SPACES, line, end)
+    if not problem and after < len(line) and line[after] != "&":
+        problem = f"unexpected text after the arguments: {_short(line, after)!r}"
     if problem:
         # Where broken arguments end cannot be known, so nothing behind them may run.
-        return ParsedCall(name=name, arguments=_utf8(rest), problem=problem, line=number), ""
-    return ParsedCall(name=name, arguments=_utf8(rest[:end]), line=number), after
+        arguments = _utf8(line[begin:])
+        return ParsedCall(name=name, arguments=arguments, problem=problem, line=number), len(line)
+    return ParsedCall(name=name, arguments=_utf8(line[begin:end]), line=number), after
 
 
-def _object(text: str) -> tuple[int, str]:
-    """Return where the JSON object at the start of `text` ends, and what is wrong with it."""
+def _object(line: str, at: int) -> tuple[int, str]:
+    """Return where the JSON object that begins at `at` ends, and what is wrong with it."""
     try:
-        value, end = _DECODER.raw_decode(text)
+        value, end = _DECODER.raw_decode(line, at)
     except json.JSONDecodeError as error:
-        return 0, f"the arguments are no JSON: {error.msg} at character {error.pos + 1}"
+        return at, f"the arguments are no JSON: {error.msg} at character {error.pos - at + 1}"
     except ValueError as error:
-        return 0, f"the arguments are no JSON: {error}"
+        return at, f"the arguments are no JSON: {error}"
     except RecursionError:
-        return 0, "the arguments are nested too deep"
+        return at, "the arguments are nested too deep"
     if not isinstance(value, dict):
-        return 0, "the arguments have to be a JSON object"
+        return at, "the arguments have to be a JSON object"
     try:
-        text[:end].encode()
+        line[at:end].encode()
     except UnicodeEncodeError:
-        return 0, "the arguments hold half of a surrogate pair"
+        return at, "the arguments hold half of a surrogate pair"
     return end, ""
+
+
+def _end(pattern: re.Pattern[str], line: str, at: int) -> int:
+    """Return where what the pattern fits at `at` ends."""
+    found = pattern.match(line, at)
+    assert found is not None
+    return found.end()
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -143,5 +157,7 @@ def _utf8(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+def _short(line: str, at: int) -> str:
+    """Return the beginning of the rest of a line."""
+    rest = line[at : at + _SHOWN + 1]
+    return rest if len(rest) <= _SHOWN else rest[: _SHOWN - 1] + "…"
