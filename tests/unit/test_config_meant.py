@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from interlock.bus.records import CapabilityReport
+from interlock.bus.settings import (
+    AgentSettings,
+    CliToolSettings,
+    McpServerSettings,
+    SupervisorSettings,
+)
 from interlock.supervisor.catalog.rows import tier_of
+from interlock.supervisor.config.meant import may_forbid
 from interlock.supervisor.config.model import Loaded
 from interlock.supervisor.config.read import load
 from interlock.supervisor.policy.decision import Ruling, standing
@@ -212,3 +219,104 @@ def test_what_asks_because_a_section_is_no_table_says_so(place: Place) -> None:
     policy = place.read("policy = 3\n").settings.policy
     because = "every capability asks until line 1 of c.toml is mended"
     assert standing("core:time", "safe", policy).reason == because
+
+
+ORDINARY = (
+    "name title label icon version vendor author homepage repository license description comment "
+    "notes tags metadata role roles task tasks goal lock locked mask hidden filter filterable "
+    "include includes includeEnv include_path include_dirs env_file envFile block_size blocking "
+    "nonblocking alwaysAllow autoApprove enable_logging disable_telemetry transport protocol kind "
+    "retries startup_timeout_sec tool_timeout_sec approval_timeout timeout_ms bearer_token_env_var "
+    "oauth scopes headersHelper dev gallery registry package runtime prompts resources roots "
+    "sampling logging log_level debug verbose priority lazy autoStart cache restart restart_policy "
+    "retry_policy network_policy watch extensions instructions displayName available availability "
+    "shell working_dir platform temperature top_p max_tokens service_tier system system_prompt "
+    "initial_prompt provider api_key memory skills style context color avatar language background "
+    "hooks theme usage help examples stdin pty interactive confirm_text model_reasoning_effort "
+    "trust desk den tie dent gasket"
+).split()
+"""Keys that other programs have in their entries, and people in theirs."""
+TABLES = {
+    "agents": AgentSettings,
+    "mcp_servers": McpServerSettings,
+    "cli_tools": CliToolSettings,
+    "supervisor": SupervisorSettings,
+}
+
+
+@pytest.mark.parametrize("section", TABLES)
+@pytest.mark.parametrize("key", [*ORDINARY, "timeout", "type"])
+def test_ordinary_keys_of_any_program_forbid_nothing(section: str, key: str) -> None:
+    known = key in TABLES[section].__struct_fields__
+    assert known or not may_forbid(TABLES[section], key, "x")
+
+
+@pytest.mark.parametrize("key", [*ORDINARY, "disabled", "enabled", "prompt", "tools", "timeout"])
+def test_ordinary_keys_at_the_top_make_nothing_ask(place: Place, key: str) -> None:
+    found = place.read(f"{key} = ['x']\n[agents.a]\n")
+    assert [one.code for one in found.problems] == ["unknown_key"]
+    assert found.settings.policy.ask == ()
+
+
+@pytest.mark.parametrize("key", ["lock", "mask", "task", "role", "desk", "debug", "disabled"])
+def test_ordinary_keys_of_the_supervisor_make_nothing_ask(place: Place, key: str) -> None:
+    found = place.read(f"[supervisor]\n{key} = true\n")
+    assert [one.code for one in found.problems] == ["unknown_key"]
+    assert found.settings.policy.ask == ()
+
+
+@pytest.mark.parametrize("section", ["agents", "mcp_servers", "cli_tools"])
+@pytest.mark.parametrize("said", ["disabled = X", "readOnly = X", "isActive = Y", "confirm = X"])
+def test_a_switch_counts_where_it_takes_something_away(
+    place: Place, section: str, said: str
+) -> None:
+    command = "" if section == "agents" else "command = 'x'\n"
+    for takes, value in ((False, ("false", "true")), (True, ("true", "false"))):
+        line = said.replace("X", value[0]).replace("Y", value[1])
+        found = place.read(f"[{section}.it]\n{command}{line}\n")
+        assert ("it" not in getattr(found.settings, section)) is takes
+        assert [one.code for one in found.problems] == ["unread_key" if takes else "unknown_key"]
+
+
+def test_what_a_policy_tells_of_itself_makes_nothing_ask(place: Place) -> None:
+    found = place.read("[policy]\ndescription = 'for the team'\nversion = 1\n")
+    assert {one.code for one in found.problems} == {"unknown_key"}
+    assert found.settings.policy.ask == ()
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("aks", "dney", "teir", "asks", "alow", "blokc", "blocks", "garnt", "aproval", "rule"),
+        *(
+            "deny_list",
+            "blocklist",
+            "blocked_commands",
+            "excludeTools",
+            "hide_tools",
+            "tool_filter",
+        ),
+        *("allowedtools", "allowed_directories", "permissions", "permissionMode", "only"),
+        *("sandbox_mode", "requires_confirmation", "always_ask", "disabledtool", "enalbed"),
+        *(
+            "read-only",
+            "tools_only",
+            "grantedTools",
+            "policy",
+            "availableTools",
+            "disabledCommands",
+        ),
+    ],
+)
+@pytest.mark.parametrize("section", ["agents", "mcp_servers", "cli_tools"])
+def test_words_and_slips_that_restrict_are_seen(section: str, key: str) -> None:
+    assert may_forbid(TABLES[section], key, ["x"])
+
+
+@pytest.mark.parametrize("key", ["permissions", "blocked_tools", "allowedTools", "denyServers"])
+def test_a_restriction_of_another_program_at_the_top_makes_everything_ask(
+    place: Place, key: str
+) -> None:
+    found = place.read(f"{key} = ['x']\n[agents.a]\n")
+    assert errors(found) == [("unread_key", "")]
+    assert found.settings.policy.ask == ("*",)

@@ -12,6 +12,7 @@ from msgspec import inspect
 
 from interlock.bus.settings import SupervisorSettings
 from interlock.supervisor.config.instead import below_policy, in_place_of_list, instead
+from interlock.supervisor.config.lines import Path
 from interlock.supervisor.config.meant import (
     forbidding_message,
     is_misspelt,
@@ -20,7 +21,6 @@ from interlock.supervisor.config.meant import (
     unknown_message,
 )
 
-Path = tuple[str, ...]
 Report = Callable[[str, Path, str, str], None]
 """Called with code, key path, message and fix for each finding."""
 
@@ -62,7 +62,7 @@ class Checker:
         for key, value in table.items():
             where = (*path, key)
             if key not in fields:
-                self._unknown(type_, key, fields, where)
+                self._unknown(type_, key, value, where)
                 continue
             before = self.errors
             checked = self._value(fields[key], value, where)
@@ -71,10 +71,9 @@ class Checker:
                 good[key] = checked
         return good
 
-    def _unknown(
-        self, type_: type[msgspec.Struct], key: str, fields: Iterable[str], path: Path
-    ) -> None:
-        if not may_forbid(type_, key):
+    def _unknown(self, type_: type[msgspec.Struct], key: str, value: Any, path: Path) -> None:
+        fields = _fields_of(type_)
+        if not may_forbid(type_, key, value):
             self._report("unknown_key", path, unknown_message(key, fields), "")
             return
         message, fix = misplaced_message(key), ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 import msgspec
@@ -15,15 +14,11 @@ from interlock.bus.settings import (
     PolicySettings,
     ToolSettings,
 )
+from interlock.supervisor.config.lines import Path
 from interlock.supervisor.config.model import KINDS, worker_name
+from interlock.supervisor.config.verdicts import verdict, words
 
-Path = tuple[str, ...]
-
-_WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
-_OFF: Final = frozenset({"disabled", "disable", "isdisabled", "active", "isactive"})
-_BLOCKS: Final = tuple("block black den forbid disallow disable exclud restrict hid prohib".split())
-_ASKS: Final = tuple("ask approv confirm prompt readonly read review".split())
-_ONLY: Final = tuple("enable includ allow availab whitel permi only".split())
+_OFF: Final = frozenset({"disabled", "disable", "isdisabled", "active", "isactive", "isenabled"})
 _SCOPES: Final = frozenset("tools servers mcpservers clitools capabilities commands".split())
 NO_LIST: Final = (
     'there is no list of allowed tools: write tier = "block" here, and tools.TOOL.tier = "monitor" '
@@ -39,22 +34,17 @@ def instead(type_: type[msgspec.Struct], key: str, path: Path) -> str:
     >>> instead(McpServerSettings, "disabled", ("mcp_servers", "git", "disabled"))
     'write enabled = false'
     """
-    words = _WORDS.findall(key)
-    joined = "".join(words).lower()
-    named = [word.lower() for word in words]
-
-    def says(stems: tuple[str, ...]) -> bool:
-        return any(word.startswith(stems) for word in named)
-
+    named, said = words(key), verdict(key)
+    joined = "".join(named)
     if joined in _OFF and type_ is not ToolSettings:
         return "write enabled = false"
-    if says(_BLOCKS):
+    if said == "blocks":
         return _blocked(type_, path)
     if joined in ("rule", "rules"):
         return f'write a table [[policy.rules]] with capability = "{_pattern(path)}"'
-    if says(_ASKS):
+    if said == "asks" or "prompt" in named:
         return _asked(type_, path)
-    return _only(type_) if says(_ONLY) or joined in _SCOPES else ""
+    return _only(type_) if said == "only" or joined in _SCOPES else ""
 
 
 def below_policy(key: str) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from typing import Final
 
@@ -19,10 +18,13 @@ from interlock.bus.settings import (
     SupervisorSettings,
     ToolSettings,
 )
+from interlock.supervisor.config.verdicts import verdict, words
 
 SECTIONS: Final = ("supervisor", "mcp_servers", "cli_tools", "agents", "policy")
 _MISPLACED: Final = frozenset({"block", "ask", "approval", "rules", "tier", "grant", "deny"})
 """Keys that forbid in one table, and are written into others that do not read them."""
+_TABLES: Final = ("permission", "permissions")
+"""Tables in which other programs forbid."""
 _ENTRY: Final = _MISPLACED | {"enabled", "disabled_tools", "subcommands", "allow"}
 """What forbids, or is a list of all that is allowed, in an entry; its own keys are none unknown."""
 RESTRICTING_KEYS: Final[dict[type[msgspec.Struct], frozenset[str]]] = {
@@ -35,49 +37,58 @@ RESTRICTING_KEYS: Final[dict[type[msgspec.Struct], frozenset[str]]] = {
     SupervisorSettings: _MISPLACED,
 }
 """By table, the keys of which a default permits more than what somebody wrote."""
+_ON: Final = ("active", "isactive", "isenabled")
+"""What is off if it is false, beside `enabled`, which is known."""
 _EXACT: Final[dict[type[msgspec.Struct], frozenset[str]]] = {
-    McpServerSettings: frozenset({"active"}),
-    CliToolSettings: frozenset({"active", "commands"}),
+    McpServerSettings: frozenset(_ON),
+    CliToolSettings: frozenset({*_ON, "commands"}),
     CliArgument: frozenset("enum values options pattern const".split()),
     AgentSettings: frozenset(
-        "active tools servers mcpservers clitools capabilities commands".split()
+        {*_ON, *"tools servers mcpservers clitools capabilities commands".split()}
     ),
 }
 """Words for all that is allowed, or for what is on, as other programs and people write them."""
 _LOOSENING: Final = "allow"
 """The one key of policy that forbids nothing: whoever misspells it has less, not more."""
-_PERMITS: Final = ("allow", "approv", "enable", "permi")
-_STEMS: Final = (
-    *("block", "black", "deny", "denie", "forbid", "disallow", "disable", "exclud", "restrict"),
-    *("grant", "tier", "polic", "includ", "whitel", "availab", "readonly", "sandbox", "prohib"),
-    *("confirm", "hidden", "filter"),
+_ORDINARY: Final = frozenset(
+    "author comment description homepage icon id label metadata name note notes role roles tags "
+    "title url version".split()
 )
-"""How words begin with which people and other programs forbid, or allow nothing but this."""
-_UNASKED: Final = frozenset({"auto", "always", "automatically", "yolo"})
-"""Beside one of them a word that permits opens a door: `alwaysAllow`, `autoApprove`."""
-_WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
-_SHORT: Final = 5
-"""Letters up to which one slip makes another word already."""
+"""What entries of any program tell of themselves; never a misspelt restriction."""
+_SHORT: Final = 4
+"""Letters up to which any other slip than two in the wrong order makes another word."""
+_LONG: Final = 6
+"""Letters from which the first one may be the slip: `lock` is not `block`."""
 
 
-def may_forbid(type_: type[msgspec.Struct], key: str) -> bool:
+def may_forbid(type_: type[msgspec.Struct], key: str, value: object = ()) -> bool:
     """Whether an unknown key of such a table may have been written to forbid something.
+
+    `value` is what it has: `disabled = false` forbids nothing.
 
     >>> [may_forbid(AgentSettings, key) for key in ("denied", "ask", "autoApprove", "colour")]
     [True, True, False, False]
     """
+    if _letters(key) in _ORDINARY:
+        return False
     if type_ is PolicySettings:  # nearly all that a policy says forbids something
         return not _is_near(key, (_LOOSENING,))
     restricting = RESTRICTING_KEYS.get(type_)
-    if restricting is None:
+    if restricting is None or _switches_nothing_off(key, value):
         return False
+    if type_ is SupervisorSettings:  # the costs of an error are every capability's
+        return _is_one_of(key, restricting)
     if _is_near(key, restricting) or _letters(key) in _EXACT.get(type_, ()):
         return True
-    if type_ is SupervisorSettings:  # the costs of an error are every capability's
-        return False
     # The prompt of an agent is what its model is told; elsewhere it is a question to a person.
-    asks = type_ is not AgentSettings and _letters(key).startswith("prompt")
-    return asks or _says_so(key)
+    asks = type_ is not AgentSettings and words(key) == ["prompt"]
+    return asks or verdict(key) is not None
+
+
+def _switches_nothing_off(key: str, value: object) -> bool:
+    if _is_near(key, ("enabled", *_ON)):
+        return value is True
+    return value is False and (verdict(key) in ("blocks", "asks") or words(key) == ["prompt"])
 
 
 def section_meant(key: str) -> str:
@@ -89,8 +100,8 @@ def section_meant(key: str) -> str:
     for section in SECTIONS:
         if _is_near(key, (section,)):
             return section
-    inside = set(PolicySettings.__struct_fields__) - {_LOOSENING}
-    return "policy" if _is_near(key, inside) or _says_so(key) else ""
+    inside = _MISPLACED.union(PolicySettings.__struct_fields__, _TABLES) - {_LOOSENING, "tier"}
+    return "policy" if _is_one_of(key, inside) or verdict(key, of_things=True) else ""
 
 
 def unknown_message(key: str, known: Iterable[str]) -> str:
@@ -127,25 +138,31 @@ def is_misspelt(type_: type[msgspec.Struct], key: str) -> bool:
     return _is_near(key, type_.__struct_fields__ if type_ is PolicySettings else own)
 
 
-def _says_so(key: str) -> bool:
-    words = [word.lower() for word in _WORDS.findall(key)]
-    unasked = not _UNASKED.isdisjoint(words)
-    stems = _STEMS if unasked else (*_STEMS, *_PERMITS)
-    return (
-        any(word.startswith(stems) for word in words)
-        or "only" in words
-        or "readonly" in "".join(words)
-    )
+def _is_one_of(key: str, names: Collection[str]) -> bool:
+    """Whether a key is one of the names but for case, `_` and a plural."""
+    written = _one(_letters(key))
+    return any(written == _one(_letters(name)) for name in names)
 
 
-def _is_near(key: str, names: Iterable[str]) -> bool:
+def _is_near(key: str, names: Collection[str]) -> bool:
+    """Whether a key is one of the names but for case, `_`, a plural, or one slip."""
+    if _is_one_of(key, names):
+        return True
     written = _letters(key)
     for name in names:
         meant = _letters(name)
-        slips = 1 if len(meant) <= _SHORT else 2
-        if abs(len(written) - len(meant)) <= slips and _slips(written, meant) <= slips:
+        if len(meant) <= _SHORT:
+            near = sorted(written) == sorted(meant)
+        else:
+            near = len(meant) >= _LONG or written[:1] == meant[:1]
+        if near and abs(len(written) - len(meant)) <= 1 and _slips(written, meant) <= 1:
             return True
     return False
+
+
+def _one(letters: str) -> str:
+    """The letters of a word without those of a plural."""
+    return letters[:-3] + "y" if letters.endswith("ies") else letters.removesuffix("s")
 
 
 def _letters(key: str) -> str:

@@ -7,11 +7,9 @@ from typing import Any
 
 import msgspec
 
-from interlock.supervisor.config.lines import line_of
+from interlock.supervisor.config.lines import Path, line_of
 from interlock.supervisor.config.meant import SECTIONS, section_meant
 from interlock.supervisor.config.model import LayerFile
-
-Path = tuple[str, ...]
 
 
 class Merged(msgspec.Struct, kw_only=True):

@@ -15,7 +15,8 @@ from typing import Final
 from interlock.bus.errors import UsageError
 from interlock.bus.names import QUIET_KINDS, WorkerName, capability_of, fold
 from interlock.bus.nearest import LIKE, nearest_worker
-from interlock.supervisor.config.merge import Merged, Path
+from interlock.supervisor.config.lines import Path
+from interlock.supervisor.config.merge import Merged
 from interlock.supervisor.config.model import (
     CORE_WORKER,
     Problem,

@@ -18,6 +18,7 @@ from interlock.bus.settings import (
 from interlock.supervisor.config.check import Checker, is_name, kind_of, texts
 from interlock.supervisor.config.clitools import cli_faults
 from interlock.supervisor.config.instead import below_policy
+from interlock.supervisor.config.lines import Path
 from interlock.supervisor.config.meant import (
     SECTIONS,
     forbidding_message,
@@ -41,7 +42,6 @@ from interlock.supervisor.config.placeholders import unfilled
 from interlock.supervisor.config.sizes import parse_size
 from interlock.supervisor.policy.decision import CarefulPolicy
 
-Path = tuple[str, ...]
 _S = TypeVar("_S", bound=msgspec.Struct)
 
 _REACH: Final = 'give the entry `command = "PROGRAM"` or `url = "https://..."`'
