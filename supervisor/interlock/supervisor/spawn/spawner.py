@@ -28,6 +28,7 @@ from interlock.bus import procfs
 from interlock.bus.codec import build_decoders
 from interlock.bus.errors import SpawnError
 from interlock.supervisor.spawn import child, image
+from interlock.supervisor.spawn.holes import fill_holes
 
 _BASE: Final = ("zmq", "msgspec", "interlock.bus", "interlock.workers.host")
 """What the base image imports, by name: this package must not know the workers."""
@@ -141,6 +142,7 @@ def _settle() -> None:
     """Collect garbage and keep the rest out of later collections, so that forks share it."""
     gc.collect()
     gc.freeze()
+    fill_holes()
 
 
 if __name__ == "__main__":

@@ -8,9 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import contextlib
 import json
 from typing import Any, Final
 
+import msgspec
+
+from interlock.bus.codec import encode
+from interlock.bus.messages import Capabilities
+from interlock.bus.records import Boot
+from interlock.bus.settings import McpConfigure
+from interlock.workers.discreet import hidden_entry
+from interlock.workers.looks import items
+from interlock.workers.mcp import tools
 from interlock.workers.mcp import worker
 from interlock.workers.mcp.handshake import SdkSession
 from interlock.workers.secrets import Masks
@@ -23,6 +33,10 @@ _ANSWERS: Final[dict[str, dict[str, Any]]] = {
         "instructions": "",
     },
 }
+_LIST: Final = (
+    b'{"tools":[{"name":"warm","description":"Warms.","inputSchema":{"type":"object",'
+    b'"properties":{"text":{"type":"string","description":"A text."}},"required":["text"]}}]}'
+)
 SECONDS: Final = 20.0
 
 
@@ -34,7 +48,24 @@ def warm() -> None:
     worker.kind()
     worker.own_version()
     codecs.lookup("ascii")
+    _decoders()
+    _tools()
     asyncio.run(_session())
+
+
+def _decoders() -> None:
+    """Have msgspec look at the types whose decoders are not kept; `{}` is none of them."""
+    for decode, kind in ((msgspec.json.decode, McpConfigure), (msgspec.msgpack.decode, Boot)):
+        with contextlib.suppress(msgspec.MsgspecError):
+            decode(b"{}" if kind is McpConfigure else b"\x80", type=kind)
+
+
+def _tools() -> None:
+    """Read a list of one tool up to the report of it."""
+    page = tools.read_page(_LIST)
+    entries = [hidden_entry(bytes(tool), Masks()) for tool in items(page.tools)]
+    found = tools.read_tools(entries)
+    encode(Capabilities(rows=found.rows, dropped=found.dropped))
 
 
 async def _session() -> None:
