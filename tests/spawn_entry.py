@@ -19,6 +19,8 @@ import msgspec
 
 from interlock.bus.records import Boot
 
+HOLES = "interlock.supervisor.spawn.holes"
+"""A module that only processes forked from an image have."""
 _SLEEPER = """
 import os, signal, sys
 for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
@@ -64,6 +66,8 @@ def facts(lifeline: int) -> dict[str, object]:
         "ignored": int(lines["SigIgn"], 16),
         "title": Path("/proc/self/cmdline").read_text().split("\0")[0],
         "threads": len(os.listdir("/proc/self/task")),
+        "warmed": getattr(sys.modules.get("spawn_warm"), "calls", 0),
+        "filled": bool(getattr(sys.modules.get(HOLES), "_plugs", ())),
     }
 
 

@@ -4,9 +4,14 @@ import os
 import signal
 import threading
 
+calls = 0
+"""Calls of `light` in the image that this process was forked from."""
+
 
 def light() -> None:
     """Warm nothing: most tests do not need the SDK."""
+    global calls
+    calls += 1
 
 
 def broken() -> None:

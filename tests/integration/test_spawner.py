@@ -252,6 +252,19 @@ def title_of(pid: int) -> str:
     return Path(f"/proc/{pid}/cmdline").read_text().split("\0")[0]
 
 
+@pytest.mark.parametrize(("mode", "image"), WAYS)
+def test_images_prepare_their_memory_for_forks(tmp_path: Path, mode: str, image: str) -> None:
+    async def test() -> None:
+        async with running(tmp_path, mode) as bench:
+            bench.spawn("mcp:a", image=image)
+            facts = await bench.facts_of("mcp:a")
+            assert facts["filled"] == (mode == "fork")
+            # Warmed, then rehearsed: to see what runs, and once more after that has moved.
+            assert facts["warmed"] == (3 if (mode, image) == ("fork", "mcp") else 0)
+
+    run_async(test)
+
+
 def test_images_have_one_thread_and_say_who_they_are(tmp_path: Path) -> None:
     async def test() -> None:
         async with running(tmp_path) as bench:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
 from typing import Final
 
 ALWAYS: Final = (
@@ -32,7 +33,13 @@ ALWAYS: Final = (
     "NODE_EXTRA_CA_CERTS",
 )
 """Variables that every worker gets; `*` stands for any text."""
-NEVER: Final = "INTERLOCK_*"
+NEVER: Final = "INTERLOCK_"
+"""How the names of those begin that no worker gets."""
+
+
+_always: Final = re.compile("|".join(map(translate, ALWAYS))).match
+"""Compiled in the image: each worker would compile a pattern per name, in memory of its own."""
+_WILD: Final = frozenset("*?[")
 
 
 def scrub(environ: Mapping[str, str], keep: Iterable[str] = ()) -> dict[str, str]:
@@ -41,9 +48,11 @@ def scrub(environ: Mapping[str, str], keep: Iterable[str] = ()) -> dict[str, str
     >>> scrub({"PATH": "/bin", "OPENAI_API_KEY": "k", "INTERLOCK_HOME": "/h"}, ["INTERLOCK_*"])
     {'PATH': '/bin'}
     """
-    patterns = (*ALWAYS, *keep)
+    names = set(keep)
+    patterns = [one for one in names if not _WILD.isdisjoint(one)]
     return {
         name: value
         for name, value in environ.items()
-        if not fnmatchcase(name, NEVER) and any(fnmatchcase(name, one) for one in patterns)
+        if not name.startswith(NEVER)
+        and (_always(name) or name in names or any(fnmatchcase(name, one) for one in patterns))
     }

@@ -28,6 +28,7 @@ from interlock.bus import procfs
 from interlock.bus.codec import build_decoders
 from interlock.bus.errors import SpawnError
 from interlock.supervisor.spawn import child, image
+from interlock.supervisor.spawn.gather import gather_code
 from interlock.supervisor.spawn.holes import fill_holes
 
 _BASE: Final = ("zmq", "msgspec", "interlock.bus", "interlock.workers.host")
@@ -114,6 +115,8 @@ def _warm(entry: str) -> None:
     if not callable(warm):
         raise SpawnError(f"{entry} cannot be called.")
     warm()
+    if _threads() == 1:  # else nothing will be forked
+        gather_code(warm)
 
 
 def _threads() -> int:

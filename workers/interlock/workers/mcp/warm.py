@@ -1,7 +1,8 @@
 """Warms a process image: one whole SDK session against a server that exists in memory only.
 
 Afterwards everything that the SDK builds lazily is built, so that forks of the image share it. No
-thread, process, socket or event loop is left.
+thread, process, socket or event loop is left. It can be done again: what runs here shows the image
+what its forks will run.
 """
 
 from __future__ import annotations
@@ -20,8 +21,7 @@ from interlock.bus.records import Boot
 from interlock.bus.settings import McpConfigure
 from interlock.workers.discreet import hidden_entry
 from interlock.workers.looks import items
-from interlock.workers.mcp import tools
-from interlock.workers.mcp import worker
+from interlock.workers.mcp import tools, worker
 from interlock.workers.mcp.handshake import SdkSession
 from interlock.workers.secrets import Masks
 
@@ -54,10 +54,11 @@ def warm() -> None:
 
 
 def _decoders() -> None:
-    """Have msgspec look at the types whose decoders are not kept; `{}` is none of them."""
-    for decode, kind in ((msgspec.json.decode, McpConfigure), (msgspec.msgpack.decode, Boot)):
-        with contextlib.suppress(msgspec.MsgspecError):
-            decode(b"{}" if kind is McpConfigure else b"\x80", type=kind)
+    """Have msgspec look at the types that each worker reads once; an empty map is none of them."""
+    with contextlib.suppress(msgspec.MsgspecError):
+        msgspec.json.decode(b"{}", type=McpConfigure)
+    with contextlib.suppress(msgspec.MsgspecError):
+        msgspec.msgpack.decode(b"\x80", type=Boot)
 
 
 def _tools() -> None:
