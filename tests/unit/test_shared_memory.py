@@ -13,7 +13,7 @@ from interlock.supervisor.spawn.gather import gather_code
 from interlock.supervisor.spawn.holes import fill_holes
 
 FORKED = """
-import gc, os, sys, types
+import gc, os, random, sys, types
 from interlock.supervisor.spawn.gather import gather_code
 from interlock.supervisor.spawn.holes import fill_holes
 
@@ -43,7 +43,7 @@ if sys.argv[1] == "prepared":
 print(private_after(lambda: [[bytes(size) for _ in range(few)] for size in (31, 95)]))
 """
 CODE = """
-many = 8000
+many = 6000
 body = "value = (one, one + one, one * one, -one, one - one, one % 3)\\n  " * 4
 text = "".join(f"def f{number}(one):\\n  {body}return value\\n" for number in range(many))
 codes = [one for one in compile(text, "many", "exec").co_consts if type(one) is types.CodeType]
@@ -61,9 +61,22 @@ if sys.argv[1] == "prepared":
     assert gather_code(work) >= len(called)
 print(private_after(work))
 """
+NAMES = """
+def names(kind, many):  # of many lengths: their addresses choose their places in the cache
+    return [kind + "x" * (number % 83) + str(number) for number in range(many)]
+
+seen, later = names("a", 60_000), names("b", 6_000)
+random.Random(5).shuffle(seen)
+one = type("One", (), dict.fromkeys(seen + later))()
+for name in seen[:6_000]:
+    getattr(one, name)
+if sys.argv[1] == "prepared":
+    gather_code(lambda: None)
+print(private_after(lambda: [getattr(one, name) for name in later]))
+"""
 
 
-@pytest.mark.parametrize("program", [HOLES, CODE], ids=["holes", "code"])
+@pytest.mark.parametrize("program", [HOLES, CODE, NAMES], ids=["holes", "code", "names"])
 def test_a_fork_of_a_prepared_image_has_less_for_itself(program: str) -> None:
     needs = {}
     for how in ("plain", "prepared"):
