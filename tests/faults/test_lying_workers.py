@@ -182,6 +182,21 @@ def test_a_list_whose_documents_cannot_be_taken_is_refused_with_a_row(liar: Liar
     liar.interlock.wait_state("mcp:good", "READY")
 
 
+def test_the_row_about_a_refused_list_goes_with_the_next_good_one(liar: Liar) -> None:
+    """What stands under needs attention is true: a list that was taken is told of no more."""
+    liar.lie("""
+    row = CapabilityReport(name="bad", digest="0" * 64)
+    await say(host, m.Capabilities(rows=(row,)), b"[]")
+""")
+    until(lambda: "list_refused" in liar.codes(), PATIENCE, "the row")
+    liar.lie("""
+    row = CapabilityReport(name="fresh", digest="0" * 64)
+    await say(host, m.Capabilities(rows=(row,)), b"{}")
+""")
+    until(lambda: any("fresh" in name for name in tools_of(liar)), PATIENCE, "the good list")
+    until(lambda: "list_refused" not in liar.codes(), PATIENCE, "the end of the row")
+
+
 def test_processes_of_others_are_not_taken_for_its_own(tmp_path: Path) -> None:
     """A worker that names foreign processes as its own gets nobody killed, whatever dies next."""
     with running_liar(tmp_path) as liar:

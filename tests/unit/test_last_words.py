@@ -49,6 +49,12 @@ def test_the_line_that_tells_is_quoted(said: str, words: str) -> None:
     assert telling([line for line in said.splitlines() if line.strip()]) == words
 
 
+NAMES = (
+    *("GITHUB_TOKEN", "EXA_API_KEY", "ELEVENLABS_API_KEY", "ETHERSCAN_API_KEY", "EMAIL_PASSWORD"),
+    *("ELASTICSEARCH_URL", "ERRORS_DSN", "E2B_API_KEY", "ES_URL", "TOKEN", "APIKEY", "PORT"),
+)
+
+
 @pytest.mark.parametrize(
     ("words", "variable"),
     [
@@ -59,8 +65,28 @@ def test_the_line_that_tells_is_quoted(said: str, words: str) -> None:
         ("INTERLOCK_HOME must be set", ""),
         ("Error [ERR_MISSING_ARGS]: something is required", ""),
         ("started GITHUB_TOKEN", ""),
+        *((f"{name} environment variable is required", name) for name in NAMES),
+        *((f"Error: missing environment variable: {name}", name) for name in NAMES),
+        *((f"KeyError: '{name}'", name) for name in NAMES),
+        *((f"Please set ${name}", name) for name in NAMES if name != "PORT"),
+        ("ValueError: please set OPENAI_API_KEY", "OPENAI_API_KEY"),
+        ("OPENAI_API_KEY is not defined", "OPENAI_API_KEY"),
+        ("OPENAI_API_KEY is undefined", "OPENAI_API_KEY"),
+        ("Please provide OPENAI_API_KEY", "OPENAI_API_KEY"),
+        ("export OPENAI_API_KEY=... first", "OPENAI_API_KEY"),
+        ("No OPENAI_API_KEY found; process.env.OPENAI_API_KEY is empty", "OPENAI_API_KEY"),
+        ("APIKEY has not been set", "APIKEY"),
+        ("Error: the TOKEN must not be empty", "TOKEN"),
+        ("this module requires NODE_MODULE_VERSION 108", ""),
+        ("getaddrinfo EAI_AGAIN x: a name is required", ""),
+        ("EX_CONFIG: a file is required", ""),
+        ("Error [ERR_REQUIRE_ESM]: must use import", ""),
+        ("the HTTP header is missing; JSON expected", ""),
+        ("ENOENT: no such file, PATH must be set", ""),
+        ("KeyError: 'name'", ""),
+        ("the option --API-TOKEN is required", ""),
         ("no licence", ""),
     ],
 )
 def test_a_variable_that_is_missed_is_found(words: str, variable: str) -> None:
-    assert unseen_variable(words, {"HOME_DIR"}) == variable
+    assert unseen_variable(words, {"HOME_DIR", "PATH"}) == variable

@@ -211,6 +211,7 @@ class Inbox:
                 self._turns.on_tools_find(name, generation, message)
             case m.Capabilities() if member.worker.state in UP:
                 self._turns.on_capabilities(name, message, body)
+                self._attention.clear(name, REFUSED_LIST)
                 count = _served(member, message)
                 now = time.monotonic()
                 self._fleet.feed(

@@ -16,9 +16,21 @@ _USELESS: Final = re.compile(
 _NPM: Final = re.compile(r"npm (?:error|ERR!) ")
 _NPM_PART: Final = re.compile(r"npm (?:error|ERR!) (?:code|errno|syscall|path|dest|type)\b")
 _ERROR: Final = re.compile(r"(?:Uncaught )?\w*(?:Error|Exception)\b.*:|error\b[:\[ ]")
-_NAME: Final = re.compile(r"(?<![\w$-])(?!E[A-Z]*_|ERR_)([A-Z][A-Z0-9]*_[A-Z0-9_]{1,60})(?![\w-])")
+_CODES: Final = r"(?!(?:ERR|EAI|EX|E)_|NODE_MODULE_VERSION)"
+"""Names of errors, which begin like variables: ERR_MODULE_NOT_FOUND, EAI_AGAIN, EX_CONFIG."""
+_LONG: Final = re.compile(rf"(?<![\w-]){_CODES}([A-Z][A-Z0-9]*_[A-Z0-9_]{{1,60}})(?![\w-])")
+_SECRET: Final = re.compile(
+    r"(?<![\w-])([A-Z0-9]{0,60}(?:TOKEN|APIKEY|SECRET|PASSWORD))(?![\w-])(?!\s+[A-Z]{2})"
+)
+"""One word is a name if it says that it is a secret, or stands beside `environment variable`."""
+_WORD: Final = r"([A-Z][A-Z0-9]{2,60})(?![\w-])"
+_VARIABLE: Final = r"(?:env(?:ironment)?[ .](?:var(?:iable)?s?)?|variables?)"
+_AFTER: Final = re.compile(rf"(?:\b{_VARIABLE}|KeyError:)[\s:=]{{0,3}}[\"'`$]{{0,2}}{_WORD}")
+_BEFORE: Final = re.compile(rf"(?<![\w-]){_WORD}[\"'`]? \(?{_VARIABLE}")
 _ABOUT: Final = re.compile(
-    r"\b(?:environ\w*|env|variables?|requires?|required|missing|unset|not set|must|KeyError)\b",
+    r"\b(?:environ\w*|env|variables?|requires?|required|missing|unset|must|needs?|needed|empty"
+    r"|KeyError|undefined|without|expected|set|provide|define|export|specify|supply|configure"
+    r"|(?:not|never|no) (?:been |yet )?(?:set|found|defined|provided|configured|specified))\b",
     re.IGNORECASE,
 )
 
@@ -49,5 +61,6 @@ def unseen_variable(words: str, seen: Container[str]) -> str:
     """
     if not _ABOUT.search(words):
         return ""
-    names = (name for name in _NAME.findall(words) if not name.startswith(OWN_PREFIX))
+    found = (name for form in (_LONG, _AFTER, _BEFORE, _SECRET) for name in form.findall(words))
+    names = (name for name in found if not name.startswith(OWN_PREFIX))
     return next((name for name in names if name not in seen), "")
