@@ -98,7 +98,8 @@ class Supervised:
     # --- from start to end ---
 
     def __enter__(self) -> Self:
-        self.start()
+        if self._process is None:
+            self.start()
         return self
 
     def __exit__(

@@ -31,6 +31,7 @@ from interlock.supervisor.home.runfolders import sweep_run_folders, undisturbed
 from interlock.supervisor.reload import Loader
 from interlock.supervisor.runtime import Supervisor
 from interlock.supervisor.spawn.files import raise_limit
+from interlock.supervisor.spawn.signals import take_signals
 from interlock.supervisor.spawn.sweep import sweep_recorded
 
 THREADS: Final = 4
@@ -159,6 +160,7 @@ def _set_title(home: Home) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read the command line and run."""
+    take_signals()
     parser = argparse.ArgumentParser(prog="python -m interlock.supervisor.run")
     parser.add_argument("--home", type=Path, default=default_home())
     parser.add_argument("--config", type=Path)

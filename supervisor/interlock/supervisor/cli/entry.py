@@ -32,6 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         import signal
 
         signal.signal(signal.SIGINT, leave)
+        from interlock.supervisor.spawn.signals import take_signals
+
+        take_signals()
         from interlock.supervisor.cli.app import run
 
         code = run(list(sys.argv[1:] if arguments is None else arguments))

@@ -30,6 +30,18 @@ STRAY: Final = _stray()
 """They mean nothing here, and by default each would end the process that gets one."""
 
 
+def take_signals() -> None:
+    """Undo what the program that started this process left behind: both outlast an exec.
+
+    A blocked signal never comes, so that it would stop nothing and no child would be seen to end.
+    With SIGCHLD ignored nobody learns how a child ended. SIGTERM ends every process of ours.
+    """
+    for number in (signal.SIGCHLD, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
 def asking_to_stop() -> list[int]:
     """Those of ASK_TO_STOP that count here: not SIGHUP if it was ignored, as by `nohup`."""
     ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN

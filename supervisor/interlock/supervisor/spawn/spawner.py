@@ -30,6 +30,7 @@ from interlock.bus.errors import SpawnError
 from interlock.supervisor.spawn import child, image
 from interlock.supervisor.spawn.gather import gather_code
 from interlock.supervisor.spawn.holes import fill_holes
+from interlock.supervisor.spawn.signals import take_signals
 
 _BASE: Final = ("zmq", "msgspec", "interlock.bus", "interlock.workers.host")
 """What the base image imports, by name: this package must not know the workers."""
@@ -41,6 +42,7 @@ def main(arguments: list[str]) -> None:
     # First of all: it also blanks the environment of the supervisor in /proc/PID/environ, which
     # every fork would otherwise show.
     setproctitle.setproctitle("interlock: spawner")
+    take_signals()
     procfs.become_subreaper()
     # Without a free descriptor it could neither look at processes nor kill exactly.
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
