@@ -28,6 +28,8 @@ from interlock.bus.errors import UsageError
 
 MAX_WIRE: Final = 64
 """Characters of a wire name; what model providers accept."""
+LONGEST_SPELLING: Final = 1_000
+"""Characters of a text that can mean a name: to compare longer ones takes quadratic time."""
 MAX_CANDIDATES: Final = 5
 """Names that a failed resolution offers at most."""
 
@@ -318,6 +320,8 @@ def resolve_spelling(
     exact = [name for name in known if text in (str(name), wire_name(name))]
     if len(exact) == 1:
         return exact[0]
+    if len(text) > LONGEST_SPELLING:
+        return ()
     found = spelled(text, known)
     if len(found) == 1:
         return found[0]
@@ -331,6 +335,8 @@ def spelled(text: str, names: Iterable[CapabilityName]) -> tuple[CapabilityName,
     >>> [str(name) for name in spelled("RunShell", known)]
     ['mcp:x/run_shell', 'mcp:y/run_shell']
     """
+    if len(text) > LONGEST_SPELLING:
+        return ()
     known = tuple(names)
     whole = fold(text)
     return tuple(

@@ -8,7 +8,13 @@ from typing import Literal
 import msgspec
 
 from interlock.bus.errors import UsageError
-from interlock.bus.names import QUIET_KINDS, CapabilityName, resolve_spelling, spelled
+from interlock.bus.names import (
+    LONGEST_SPELLING,
+    QUIET_KINDS,
+    CapabilityName,
+    resolve_spelling,
+    spelled,
+)
 from interlock.bus.settings import AgentSettings, PolicySettings
 from interlock.supervisor.catalog.offer import LEFT, PERSON, Caller, forbidden
 from interlock.supervisor.catalog.rows import CatalogRow, SourceView
@@ -17,8 +23,6 @@ from interlock.supervisor.lifecycle.wording import start_again
 
 CANDIDATES = 5
 """Names that a refusal suggests at most."""
-LONGEST = 1_000
-"""Characters of a name that is looked at for candidates."""
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +53,7 @@ def resolve(
         return Refusal(code="denied", message=f"{_shown(text)} may not be called: {LEFT}.")
     written = _written(text)
     row = next((row for row in rows if row.name == written or row.wire == text), None)
-    if row is None and agent is not PERSON and len(text) <= LONGEST:
+    if row is None and agent is not PERSON and len(text) <= LONGEST_SPELLING:
         meant = _misspelt(text, rows, policy, agent)
         if isinstance(meant, Refusal):
             return meant
@@ -150,7 +154,7 @@ def _source_named(text: str) -> str:
 
 
 def _candidates(text: str, rows: Sequence[CatalogRow]) -> tuple[str, ...]:
-    if len(text) > LONGEST:
+    if len(text) > LONGEST_SPELLING:
         return ()
     found = resolve_spelling(text, [row.capability for row in rows])
     near = (found,) if isinstance(found, CapabilityName) else found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from interlock.supervisor.gate.words import german
+from interlock.supervisor.gate.words import LONGEST, german
 
 LEAST: Final = 4
 """Letters of the shortest part."""
@@ -16,13 +16,15 @@ def split(word: str, knows: Callable[[str], bool]) -> tuple[str, ...]:
     """Return the terms of the two parts of a compound, or nothing.
 
     Both parts have at least four letters and are known words; the longest last part wins. So
-    "Terminals" is not "Termin" and a remainder.
+    "Terminals" is not "Termin" and a remainder. A word of more than `LONGEST` letters has no parts.
 
     >>> split("wetterbericht", {"wett", "bericht"}.__contains__)
     ('wett', 'bericht')
     >>> split("terminals", {"termin", "als"}.__contains__)
     ()
     """
+    if len(word) > LONGEST:
+        return ()
     for cut in range(LEAST, len(word) - LEAST + 1):
         last = _known(word[cut:], knows)
         if not last:

@@ -15,6 +15,8 @@ MOST: Final = 100
 """Fewer or more sources count as so many: the numbers know only installs between."""
 MOST_KEPT: Final = 4096
 """Words of requests that are kept looked up."""
+MOST_TERMS_KEPT: Final = 40
+"""Terms of a word that is kept so."""
 MAX_NAME_WORDS: Final = 5
 """Words of a request that may together spell one name."""
 
@@ -120,7 +122,12 @@ class GateIndex:
         self.log_installed = log(min(max(len(self.entries), FEWEST), MOST))
 
     def keep(self, word: Word, found: Found) -> None:
-        """Keep what was looked up until the index changes; of very many words none."""
+        """Keep what was looked up until the index changes; of very many words none.
+
+        A text without spaces between words is looked up anew: it can be of hundreds of terms.
+        """
+        if len(word[0]) > MOST_TERMS_KEPT:
+            return
         if len(self.found) >= MOST_KEPT:
             self.found.clear()
         self.found[word] = found

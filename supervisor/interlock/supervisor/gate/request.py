@@ -45,7 +45,7 @@ def read(index: GateIndex, text: str) -> Request:
             else:
                 meant += terms
             found.append((word, terms))
-        if low != word and low[1:] != word[1:]:
+        if low != word and low[1:] != word[1:] and len(found) < MAX_WORDS:
             found += [(part, pick(part)) for part in humps(word) if pick(part)]
     return Request(words, lowered, in_german, found, meant)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import islice
 from typing import Final
 
 import Stemmer
@@ -17,7 +18,16 @@ _HUMP: Final = re.compile(
     r"(?<=[a-zà-ÿ0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})|(?<=[A-Za-z]{2})(?=\d)"
 )
 _CJK: Final = re.compile(r"[぀-ヿ㐀-鿿가-힯豈-﫿]+")
-_CACHE: Final = 1 << 16
+_CACHE: Final = 1 << 15
+LONGEST: Final = 40
+"""Letters of the longest word. What is longer is a hash, a key or a dump, and no evidence.
+
+Whatever goes over a word letter by letter, or keeps it, would be held by a word of a megabyte.
+"""
+MOST_PAIRS: Final = 400
+"""Pairs that count of a text without spaces between words."""
+_LONGEST_HUMPED: Final = 2 * LONGEST
+"""Letters of the longest word that is several by its capitals."""
 _STEMMERS: Final = {"en": Stemmer.Stemmer("english"), "de": Stemmer.Stemmer("german")}
 _ENGLISH: Final = frozenset(
     """a about above after again against all also am an and another any anybody anyone anything are
@@ -108,7 +118,7 @@ def humps(token: str) -> list[str]:
     >>> humps("FinanceTool"), humps("Finance"), humps("NASA")
     (['finance', 'tool'], [], [])
     """
-    if token.islower() or token.isupper() or token.istitle():
+    if len(token) > _LONGEST_HUMPED or token.islower() or token.isupper() or token.istitle():
         return []
     found = [piece.lower() for piece in _HUMP.split(token) if piece]
     return found if len(found) > 1 else []
@@ -133,25 +143,31 @@ def pairs(run: str) -> list[str]:
     return [run] if len(run) < 2 else [run[i : i + 2] for i in range(len(run) - 1)]
 
 
-@lru_cache(maxsize=_CACHE)
 def english(word: str) -> tuple[str, ...]:
-    """Return the terms of one lower-case word of an English or unknown text."""
-    return _terms(word, german=False)
+    """Return the terms of one lower-case word of an English or unknown text; of a long one none."""
+    if not word.isascii() and _CJK.search(word):
+        return _paired(word)
+    return _stems(word, False) if len(word) <= LONGEST else ()
 
 
-@lru_cache(maxsize=_CACHE)
 def german(word: str) -> tuple[str, ...]:
     """Return the terms of one lower-case word of a German text: its German stem, then its English.
 
     >>> german("termine"), german("translations"), german("die")
     (('termin',), ('translation', 'translat'), ())
     """
-    return _terms(word, german=True)
-
-
-def _terms(word: str, german: bool) -> tuple[str, ...]:
     if not word.isascii() and _CJK.search(word):
-        return tuple(pair for run in _CJK.findall(word) for pair in pairs(run))
+        return _paired(word)
+    return _stems(word, True) if len(word) <= LONGEST else ()
+
+
+def _paired(word: str) -> tuple[str, ...]:
+    found = (pair for run in _CJK.findall(word) for pair in pairs(run))
+    return tuple(islice(found, MOST_PAIRS))
+
+
+@lru_cache(maxsize=2 * _CACHE)
+def _stems(word: str, german: bool) -> tuple[str, ...]:
     word = word.replace("\u2019", "'").partition("'")[0]
     if word in (_GERMAN if german else _ENGLISH) or len(word) < 2 or word.isdigit():
         return ()
