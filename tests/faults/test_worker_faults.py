@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from fault_rig import FaultRig, assert_gone, outcomes
-from supervised import rogue_toml
+from breaking import GOOD, ready
+from fault_rig import FaultRig, assert_gone, outcomes, until
+from supervised import Supervised, rogue_toml, timing
+
+from interlock.bus import procfs
 
 KILLED = [signal.SIGKILL, signal.SIGSEGV]
 HUNG = [signal.SIGSTOP, signal.SIGUSR1]
@@ -65,6 +70,39 @@ def test_a_worker_that_fails_harms_its_own_calls_only(rig: FaultRig, fault: sign
         assert row["p99_ms"] >= failed["duration_ms"]
         for tree in trees:
             assert_gone(tree)
+
+
+def test_an_agent_gives_back_the_memory_of_a_huge_turn(rig: FaultRig) -> None:
+    """Results of 380 MB in one turn: the C library kept most of that for good."""
+    with rig.faulty(rogue_toml("x")) as interlock:
+        interlock.wait_state("mcp:x", "READY")
+        pid = int(interlock.wait_state("agent:main", "READY")["pid"])
+        before = procfs.resident_bytes([pid])
+        text = " & ".join(['mcp:x/big {"bytes": 8000000}'] * 48)
+        assert outcomes(list(interlock.client.turn(text))) == ["ok"] * 48
+        until(
+            lambda: procfs.resident_bytes([pid]) < before + (160 << 20),
+            what="the agent's memory back",
+        )
+
+
+def test_stopped_processes_end_in_order_and_hold_nobody_up(tmp_path: Path) -> None:
+    """A worker, an agent, or a server that somebody stopped goes on to end, long before the ladder
+    of the end is through: with these times that would take far longer than anybody waits."""
+    times = timing(drain=40.0, term=40.0, stop_total=90.0, ping=60.0)
+    config = times + GOOD + rogue_toml("x", "grandchild")
+    with Supervised(tmp_path, config) as interlock:
+        ready(interlock, "agent:main", "mcp:good", "mcp:x")
+        (server, *_) = procfs.descendants(interlock.worker("mcp:x")["pid"])
+        for pid in (server.pid, *(interlock.worker(f"{n}")["pid"] for n in ("mcp:good",))):
+            os.kill(pid, signal.SIGSTOP)
+        begun = time.monotonic()
+        assert interlock.client.control("restart", "mcp:good")["state"] == "READY"
+        os.kill(interlock.worker("mcp:good")["pid"], signal.SIGSTOP)
+        os.kill(interlock.worker("agent:main")["pid"], signal.SIGSTOP)
+        assert interlock.stop() == 0
+        assert time.monotonic() - begun < 30
+        assert "SIGKILL" not in interlock.log()
 
 
 @pytest.mark.parametrize("fault", [*KILLED, *HUNG], ids=lambda fault: fault.name)

@@ -307,11 +307,15 @@ class Fleet:
                 self.control.send(name, generation, configure, body)
             case commands.SendDrain(generation, seconds):
                 self.control.send(name, generation, Drain(seconds=seconds))
+                self.launcher.signal(name, generation, signal.SIGCONT)
             case commands.SendStop(generation):
                 self.control.send(name, generation, Stop())
             case commands.Signal(generation, kill):
                 number = signal.SIGKILL if kill else signal.SIGTERM
                 self.launcher.signal(name, generation, number)
+                if not kill:
+                    # One that somebody stopped can neither read nor end before it goes on.
+                    self.launcher.signal(name, generation, signal.SIGCONT)
             case commands.SetTimer(generation, timer, delay):
                 self._cancel_timer(member)
                 loop = asyncio.get_running_loop()

@@ -24,12 +24,15 @@ class Wholes:
         self._folder = folder
         self._on_kept = on_kept
         self._disk = Disk()
+        self.taken = 0
+        """Bytes of all results so far."""
 
     async def shown(self, body: bytes, tool: str) -> tuple[Any, Any]:
         """Return content and structured content for a turn item; a cut result's whole is kept.
 
         A disk that is full or slow costs the path, not the item.
         """
+        self.taken += len(body)
         if len(body) <= RESULT_INLINE:
             return shown_result(body)
         try:

@@ -13,6 +13,7 @@ import zmq
 
 from interlock.bus import messages as m
 from interlock.bus.events import TurnFailed, TurnStarted
+from interlock.bus.memory import MemoryReturn
 from interlock.bus.settings import AgentConfigure
 from interlock.workers.agent.direct import DirectDriver
 from interlock.workers.agent.driver import Driver
@@ -48,6 +49,7 @@ class AgentKind:
         """Read the settings; raises WorkerError for settings that are none."""
         self._host = host
         self._kept_row = KeptRow(host)
+        self._memory = MemoryReturn()
         self._configured(body)
         prune(self._folder, time.time())
         self._pool = EdgePool(zmq.Context.instance())
@@ -162,6 +164,9 @@ class AgentKind:
 
     def _ended(self, turn: str, sink: ItemSink, task: asyncio.Task[None]) -> None:
         self._tasks.pop(turn, None)
+        wholes = self._view.wholes
+        self._memory.used(wholes.taken)
+        wholes.taken = 0
         sink.close()
         if not task.cancelled() and (error := task.exception()) is not None:
             self._host.log.error(_trace(turn, error))

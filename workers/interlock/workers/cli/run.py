@@ -104,6 +104,7 @@ class ProgramRun:
         """
         if self._left(others):
             self._signal(others, signal.SIGTERM)
+            self._signal(others, signal.SIGCONT)  # one that is stopped cannot end before it goes on
             await self._gone(others, GRACE)
         for _ in range(SWEEPS):
             if not self._left(others):

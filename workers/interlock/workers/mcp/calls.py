@@ -31,6 +31,7 @@ import msgspec
 
 from interlock.bus.channel import IncomingCall
 from interlock.bus.errors import OverloadedError
+from interlock.bus.memory import MemoryReturn
 from interlock.bus.wording import spoken
 from interlock.workers import cuts
 from interlock.workers.kind import Gauges
@@ -168,6 +169,7 @@ class Calls:
         self._running: dict[str, _Run] = {}
         self._queue: deque[_Run] = deque()
         self._cutter = cuts.Cutter()
+        self._memory = MemoryReturn()
         self._cutting: set[asyncio.Task[cuts.Cut]] = set()
         self._refusal = ""
         self._timer: asyncio.TimerHandle | None = None
@@ -366,6 +368,7 @@ class Calls:
         self._running.pop(run.id, None)
         run.call.result(body, outcome)
         self._reports.ended(run.id, run.call, outcome, self._time() - run.started, len(body))
+        self._memory.used(len(body))
         self.pump()
 
     def _failed(self, run: _Run, code: str, message: str, *, blame: bool = True) -> None:

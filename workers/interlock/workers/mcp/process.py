@@ -52,6 +52,7 @@ class ServerProcess:
         await self._wait(grace)
         if self._targets():
             self._signal(signal.SIGTERM)
+            self._signal(signal.SIGCONT)  # one that somebody stopped cannot end before it goes on
             await self._wait(grace, lambda: not self._targets())
         for _ in range(SWEEP_ROUNDS):
             if not self._targets():

@@ -1,0 +1,41 @@
+"""Gives memory back to the system after large work, which the C library keeps for the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+from typing import Final
+
+LARGE: Final = 16 << 20
+"""Bytes of work after which it is worth it."""
+QUIET: Final = 1.0
+"""Seconds without further work after which it is done: it takes moments in which others wait."""
+
+
+class MemoryReturn:
+    """Counts the bytes of work that is done with; for use in one event loop."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def used(self, size: int) -> None:
+        """So many bytes were worked with and are needed no more."""
+        self._bytes += size
+        if self._bytes < LARGE:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(QUIET, self._give_back, loop)
+
+    def _give_back(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._bytes, self._timer = 0, None
+        loop.run_in_executor(None, give_back)  # outside the interpreter's lock
+
+
+def give_back() -> None:
+    """Give free memory back to the system, where the C library can; takes milliseconds."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
