@@ -50,6 +50,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """How long the rows of a source that is down stay in the catalog, marked as not connected."""
     approval: Positive = 300.0
     """How long a call waits for a person's answer."""
+    away: Positive = 5.0
+    """How long the home may be away, as of a disk that comes back, before it is lost."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

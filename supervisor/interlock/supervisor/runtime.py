@@ -304,6 +304,7 @@ class Supervisor:
             self._own_row,
             lambda what: self._log.info("home.mended", what=what),
             self._home_lost,
+            lambda: self.fleet.timing,
         )
         self._links = Links(
             self._api, self.turns, self._turn_api, self._tickets, self._inbox.forget

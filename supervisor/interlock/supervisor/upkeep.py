@@ -12,11 +12,10 @@ import zmq
 from interlock.bus.endpoints import ConnectionInfo, Home, HomeLock, write_connection
 from interlock.bus.errors import ConfigError
 from interlock.bus.listening import Listening
+from interlock.bus.settings import Timing
 
 LOOK: Final = 1.0
 """Seconds between two looks."""
-AWAY: Final = 5.0
-"""Seconds that the home may be away, as of a disk that comes back, before it is lost."""
 DAMAGED: Final = "home_damaged"
 
 
@@ -29,7 +28,8 @@ class Upkeep:
 
     `looks` are those of others, each after its own files. `on_row` gets the row for
     what cannot be made again, `on_mended(what)` hears of what was, and
-    `on_lost` is called once when the home is gone or another supervisor has it.
+    `on_lost` is called once when the home is gone or another supervisor has it. `timing` says how
+    long it may be away.
     """
 
     def __init__(
@@ -42,6 +42,7 @@ class Upkeep:
         on_row: _Report,
         on_mended: Callable[[str], None],
         on_lost: Callable[[], None],
+        timing: Callable[[], Timing],
     ) -> None:
         self._home = home
         self._lock = lock
@@ -51,6 +52,7 @@ class Upkeep:
         self._on_row = on_row
         self._on_mended = on_mended
         self._on_lost = on_lost
+        self._timing = timing
         self._written: tuple[int, ...] = ()
         self._troubled = False
 
@@ -68,7 +70,7 @@ class Upkeep:
         while True:
             await asyncio.sleep(LOOK)
             away = 0.0 if self.look() else away + LOOK
-            if away >= AWAY or (away and self._lock.same_home()):
+            if away >= self._timing().away or (away and self._lock.same_home()):
                 self._on_lost()
                 return
 
