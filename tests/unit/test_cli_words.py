@@ -17,7 +17,7 @@ from interlock.supervisor.cli.call import _show, about_arguments
 from interlock.supervisor.cli.logs import readable
 from interlock.supervisor.cli.output import Options, cut
 from interlock.supervisor.cli.session import _begun
-from interlock.supervisor.cli.status import _left_out, told
+from interlock.supervisor.cli.status import _attention, _left_out, told
 from interlock.supervisor.cli.turn import _Show
 from interlock.supervisor.cli.workers import _tell, _waiting
 from interlock.supervisor.lifecycle import inputs
@@ -159,6 +159,30 @@ def test_status_names_entries_that_do_not_run_and_counts_what_it_shows() -> None
     assert _left_out(status) == ["mcp:bad and cli:odd do not run: see below"]
     assert _left_out({"workers": [{"name": "mcp:git"}], "needs_attention": rows[2:]}) == []
     assert told(rows) == 5
+
+
+def failed(number: int, program: str = "nosuch") -> dict[str, Any]:
+    fix = "Install it."
+    message = f"command not found: {program}"
+    return {"name": f"mcp:s{number}", "code": "command_not_found", "message": message, "fix": fix}
+
+
+def test_many_that_fail_for_one_cause_are_summed_up() -> None:
+    """Two hundred servers without their program were four hundred lines below the table."""
+    rows = [failed(number) for number in range(200)]
+    lines = _attention([*rows, {"name": "supervisor", "code": "x", "message": "m", "fix": "f"}])
+    assert len(lines) == 2 + 2 * 10 + 2 + 2
+    assert lines[2:4] == ["  mcp:s0: command not found: nosuch", "      do: Install it."]
+    assert "  supervisor: m" in lines
+    assert lines[-2:] == [
+        "  190 more servers: command not found: nosuch",
+        "      do: Install it; `interlock status --json` has them all",
+    ]
+    assert told(rows) == 11
+    assert len(_attention(rows[:10])) == 2 + 2 * 10
+    odd = _attention([*rows[:11], failed(11, "other")])
+    assert odd[-2] == "  2 more servers: command not found: nosuch, or the like"
+    assert len(_attention(rows, single=True)) == 2 + 2 * 200
 
 
 def test_an_event_is_plain_words() -> None:

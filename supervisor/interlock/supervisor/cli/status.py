@@ -33,6 +33,8 @@ _STYLES = {
 _EVERY = 1.0
 _REASON = 60
 """Characters of a reason in the table; the whole stands below it."""
+_OF_CAUSE = 10
+"""Rows of one cause that are shown one by one; more are summed up."""
 _LEFT_OUT = 400
 """Characters of the line with the entries that do not run."""
 _HEADS = (
@@ -98,7 +100,7 @@ def lines_of(status: dict[str, Any], *, single: bool = False) -> list[str]:
             ]
     else:
         lines += _left_out(status)
-    return lines + _attention(status["needs_attention"])
+    return lines + _attention(status["needs_attention"], single)
 
 
 def _left_out(status: dict[str, Any]) -> list[str]:
@@ -118,24 +120,52 @@ def told(rows: list[dict[str, Any]]) -> int:
     return sum(line.startswith("  ") and line[2] != " " for line in _attention(rows))
 
 
-def _attention(rows: list[dict[str, Any]]) -> list[str]:
-    """Return what needs attention; the many entries of an untrusted file share their lines."""
+def _attention(rows: list[dict[str, Any]], single: bool = False) -> list[str]:
+    """Return what needs attention; many of one cause, or of one untrusted file, share lines.
+
+    `single`: only one worker is asked for, and all about it is shown.
+    """
     if not rows:
         return []
     lines = ["", styled("needs attention", "bold")]
     untrusted: dict[str, list[str]] = {}
+    alike: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         if row["code"] == "untrusted" and row.get("fix"):
             untrusted.setdefault(row["fix"], []).append(row["name"])
             continue
+        if ":" in row["name"] and not single:
+            same = alike.setdefault(row["code"], [])
+            same.append(row)
+            if len(same) > _OF_CAUSE:
+                continue
         lines.append(f"  {clean(row['name'])}: {one_line(row['message'])}")
         if row.get("fix"):
             lines.append(f"      do: {one_line(row['fix'])}")
+    for same in alike.values():
+        lines += _summed(same[_OF_CAUSE:])
     for fix, names in untrusted.items():
         about = clean(", ".join(dict.fromkeys(names)))
         lines.append(f"  {about}: set in a file that is not trusted as it is now")
         lines.append(f"      do: {one_line(fix)}")
     return lines
+
+
+def _summed(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the lines about further rows with one code."""
+    if not rows:
+        return []
+    names = {str(row["name"]) for row in rows}
+    servers = all(name.startswith("mcp:") for name in names)
+    about = f"of {clean(names.pop())}" if len(names) == 1 else "servers" if servers else "entries"
+    messages, fixes = ({str(row.get(key, "")) for row in rows} for key in ("message", "fix"))
+    message = one_line(str(rows[0]["message"]).rstrip("."))
+    others = "" if len(messages) == 1 else ", or the like"
+    fix = f"{one_line(fixes.pop().rstrip('.'))}; " if len(fixes) == 1 else ""
+    return [
+        f"  {len(rows)} more {about}: {message}{others}",
+        f"      do: {fix}`interlock status --json` has them all",
+    ]
 
 
 def _headline(supervisor: dict[str, Any]) -> str:
