@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,8 +20,8 @@ from breaking import GOOD, Busy, innocent
 from fault_rig import until
 from supervised import PATIENCE, Supervised, rogue_toml, timing
 
+from interlock.bus import connect, procfs
 from interlock.bus import messages as m
-from interlock.bus import procfs
 
 TESTS = Path(__file__).parent.parent
 DONE = """
@@ -195,6 +198,37 @@ def test_the_row_about_a_refused_list_goes_with_the_next_good_one(liar: Liar) ->
 """)
     until(lambda: any("fresh" in name for name in tools_of(liar)), PATIENCE, "the good list")
     until(lambda: "list_refused" not in liar.codes(), PATIENCE, "the end of the row")
+
+
+@pytest.mark.parametrize("letters", [0, 300_000], ids=["small", "large"])
+def test_lists_of_many_documents_hold_nobody(liar: Liar, letters: int) -> None:
+    """While a worker sends 400 MiB of documents, `status` is answered as if it were quiet."""
+    slowest, over = [0.0], threading.Event()
+
+    def ask() -> None:
+        with connect(home=liar.interlock.home.path) as bus:
+            while not over.is_set():
+                begun = time.monotonic()
+                bus.status()
+                slowest[0] = max(slowest[0], time.monotonic() - begun)
+
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(ask)
+        try:
+            liar.lie(f"""
+    document = '{{"a":"' + "x" * {letters} + '"}}'
+    count = (30 << 20) // (len(document) + 70)
+    rows = tuple(CapabilityReport(name=f"t{{n}}", digest="%064d" % n) for n in range(100))
+    parts = (f'"{{n:064d}}":{{document}}' for n in range(count))
+    body = ("{{" + ",".join(parts) + "}}").encode()
+    for n in range(14):
+        await say(host, m.Capabilities(rows=rows), body)
+""")
+        finally:
+            over.set()
+        asking.result()
+    assert slowest[0] < 2
+    liar.interlock.wait_state("mcp:good", "READY")
 
 
 def test_processes_of_others_are_not_taken_for_its_own(tmp_path: Path) -> None:

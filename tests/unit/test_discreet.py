@@ -80,8 +80,7 @@ def test_a_tool_whose_name_holds_a_secret_is_left_out(variable: str, value: str)
     message, sent = said(f"list_{value}", masks)
     assert not message.rows and "secret" in message.dropped[0].reason
     assert value not in str(message)
-    document = next(iter(msgspec.json.decode(sent).values()))
-    assert value not in str(document["inputSchema"]) + document["description"]
+    assert sent == b"{}"  # its document would be one more than there are tools
 
 
 def test_a_key_or_a_literal_can_say_that_a_word_is_secret() -> None:

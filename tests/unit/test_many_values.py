@@ -38,6 +38,10 @@ LOOKS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
     "its text": (turnitems.parse, filled(b'[{"type":"text.delta","text":[', b"[]", b"]}]")),
     "its kind": (turnitems.parse, filled(b'[{"type":[', b"[]", b"]}]")),
     "documents": (lambda body: Schemas().report("w", (), body), fields()),
+    "good documents": (
+        lambda body: Schemas().report("w", ("0" * 64,), body),
+        b"{%b}" % b",".join(b'"%064d":{}' % n for n in range(SIZE // 70)),
+    ),
     "request": (lambda body: codec.request_id(b"json", body), filled(b"[", b"[]", b"]", 999_999)),
     "request id": (
         lambda body: codec.request_id(b"json", body),

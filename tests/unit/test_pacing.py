@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 import pytest
@@ -14,8 +14,8 @@ import pytest
 from interlock.bus import messages as m
 from interlock.bus.errors import MalformedError
 from interlock.bus.records import CapabilityReport
-from interlock.supervisor.catalog.schemas import MAX_REPORT, merge_documents
-from interlock.supervisor.control.pacing import LIST_COST, WAITING, Pacing
+from interlock.supervisor.catalog.schemas import MAX_REPORT, merge_lists, split_documents
+from interlock.supervisor.control.pacing import LIST_COST, MAX_LISTS, WAITING, Pacing
 from interlock.supervisor.control.quotas import Rate
 
 Said = tuple[m.ControlUp, bytes | None]
@@ -49,7 +49,7 @@ def deliver(
             if enough(got[-1]):
                 done.set()
 
-        pacing = Pacing(take, lost.append, merge_documents, rate)
+        pacing = Pacing(take, lost.append, merge_lists, rate)
         for message, body in said:
             pacing.take("mcp:x", 1, message, body)
         async with asyncio.timeout(10):
@@ -91,39 +91,84 @@ def test_a_list_that_takes_the_place_of_another_keeps_the_documents_that_only_th
 def test_a_list_whose_documents_cannot_be_taken_takes_no_other_with_it(body: bytes) -> None:
     broken: Said = (list_of(2)[0], body)
     got, lost = deliver(
-        list_of(0), list_of(1, sent=(1,)), broken, enough=lambda said: names(said) == ("t1",)
+        list_of(0), list_of(1, sent=(1,)), broken, enough=lambda said: names(said) == ("t2",)
     )
-    assert got == [list_of(0), broken, list_of(1, sent=(1,))] and lost == 1
+    assert got == [list_of(0), list_of(1, sent=(1,)), broken] and lost == 1
 
 
-def test_a_broken_list_that_waits_first_is_refused_at_once_and_holds_no_other_back() -> None:
+def test_a_broken_list_that_waits_first_is_refused_and_holds_no_other_back() -> None:
     broken: Said = (list_of(1)[0], b"{")
     got, lost = deliver(
         list_of(0), broken, list_of(2, sent=(2,)), enough=lambda said: names(said) == ("t2",)
     )
-    assert got == [list_of(0), broken, list_of(2, sent=(2,))] and lost == 0
+    assert got == [list_of(0), broken, list_of(2, sent=(2,))] and lost == 1
 
 
-def test_many_keys_that_are_no_digests_are_not_read() -> None:
-    body = b"{%b}" % b",".join(b'"%d":0' % n for n in range(400_000))
+@pytest.mark.parametrize("key", [b"%d", b"%064d"], ids=["no digests", "digests"])
+def test_more_documents_than_tools_are_not_read(key: bytes) -> None:
+    body = b"{%b}" % b",".join(b'"%b":{}' % (key % n) for n in range(400_000))
     tracemalloc.start()
     try:
         with pytest.raises(MalformedError):
-            merge_documents(b"{}", body, ())
+            split_documents(body, 100)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert peak < 1 << 20
 
 
+def test_as_many_documents_as_tools_are_taken_and_no_more() -> None:
+    body = list_of(sent=(1, 2, 3))[1]
+    assert len(split_documents(body, 3)) == 3
+    with pytest.raises(MalformedError, match="one for each tool"):
+        split_documents(body, 2)
+
+
+def test_lists_that_wait_are_read_only_when_they_are_delivered_and_large_ones_wait_longer() -> None:
+    """What it costs to read them is paced, too, whatever they hold; and they are bounded."""
+
+    async def scenario() -> None:
+        read: list[int] = []
+        got: list[m.ControlUp] = []
+        done = asyncio.Event()
+
+        def take(name: str, generation: int, message: m.ControlUp, body: bytes | None) -> None:
+            got.append(message)
+            if len(got) == 2:
+                done.set()
+
+        def merge(
+            lists: Sequence[tuple[m.Capabilities, bytes | None]],
+        ) -> tuple[int | None, bytes | None, int | None]:
+            read.append(len(lists))
+            return merge_lists(lists)
+
+        pacing = Pacing(take, lambda name: None, merge, Rate(20, 100))
+        large = b"{" + b" " * (20 << 20) + b"}"
+        for n in range(40):
+            pacing.take("mcp:x", 1, list_of(n)[0], large)
+        assert len(got) == 1 and not read  # a small one would leave room for three more
+        async with asyncio.timeout(10):
+            await done.wait()
+        pacing.close()
+        assert got == [list_of(0)[0], list_of(39)[0]]
+        assert len(read) == 1 and read[0] <= MAX_LISTS + 1
+
+    asyncio.run(scenario())
+
+
 def test_documents_that_two_lists_have_no_room_for_cost_no_list() -> None:
     """The newer list's own come first; the rest of them are as if they had not been sent."""
-    large = [msgspec.Raw(b'"%b"' % (letter * (MAX_REPORT // 2))) for letter in (b"a", b"b", b"c")]
-    digests = [hashlib.sha256(bytes(one)).hexdigest() for one in large]
-    before = msgspec.json.encode(dict(zip(digests[:1], large[:1], strict=True)))
-    now = msgspec.json.encode(dict(zip(digests[1:2], large[1:2], strict=True)))
-    merged = merge_documents(before, now, digests)
-    assert merged is not None and len(merged) <= MAX_REPORT
+    half = "x" * (MAX_REPORT // 2)
+    large = [msgspec.json.encode({letter: half}) for letter in "ab"]
+    digests = [hashlib.sha256(one).hexdigest() for one in large]
+    message = m.Capabilities(rows=tuple(CapabilityReport(name=d, digest=d) for d in digests))
+    bodies = [
+        msgspec.json.encode({digest: msgspec.Raw(one)})
+        for digest, one in zip(digests, large, strict=True)
+    ]
+    good, merged, bad = merge_lists([(message, body) for body in bodies])
+    assert good == 1 and bad is None and merged is not None and len(merged) <= MAX_REPORT
     assert msgspec.json.decode(merged).keys() == {digests[1]}
 
 

@@ -62,10 +62,13 @@ class Discretion:
         if not self._masks.any:
             return message, body
         if isinstance(message, Capabilities):
-            fit = self._documents(body) if body else body
+            fit = self._documents(body) if body else {}
             named = {row.digest for row in message.rows}
             self._digests = {made: sent for made, sent in self._digests.items() if made in named}
-            return self._listed(message), fit
+            listed = self._listed(message)
+            told = {row.digest for row in listed.rows}  # a tool that is left out has no document
+            documents = {digest: raw for digest, raw in fit.items() if digest in told}
+            return listed, msgspec.json.encode(documents) if body else body
         return (hidden(message, self._masks) if isinstance(message, _SAID) else message), body
 
     def _listed(self, message: Capabilities) -> Capabilities:
@@ -92,7 +95,7 @@ class Discretion:
         ]
         return Capabilities(rows=tuple(rows), dropped=(*named, *told))
 
-    def _documents(self, body: bytes) -> bytes:
+    def _documents(self, body: bytes) -> dict[str, msgspec.Raw]:
         sent: dict[str, msgspec.Raw] = {}
         for digest, raw in _DOCUMENTS.decode(body).items():
             text = bytes(raw).decode()
@@ -102,7 +105,7 @@ class Discretion:
             document = msgspec.json.encode(hidden(msgspec.json.decode(raw), self._masks))
             self._digests[digest] = new = hashlib.sha256(document).hexdigest()
             sent[new] = msgspec.Raw(document)
-        return msgspec.json.encode(sent)
+        return sent
 
 
 def hidden(value: _T, masks: Masks) -> _T:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from typing import Annotated, Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
 from interlock.bus.errors import MalformedError, TooLargeError
 from interlock.bus.limits import MAX_DOCUMENTS
+from interlock.bus.messages import Capabilities
 
 DESCRIBED: Final = 4_000
 """Characters of a description that say what a tool is about."""
@@ -32,40 +33,81 @@ class _Schema(msgspec.Struct):
     arguments: msgspec.Raw = msgspec.field(name="inputSchema", default=msgspec.Raw(b"{}"))
 
 
-def split_documents(body: bytes | None) -> dict[str, msgspec.Raw]:
+def split_documents(body: bytes | None, most: int) -> dict[str, msgspec.Raw]:
     """Return the documents of a report by digest, each as it is written.
 
-    Raises MalformedError for what is no object of documents, also as TooLargeError for more than
-    `MAX_REPORT` bytes.
+    Raises MalformedError for what is no object of `most` documents at most, each an object, also as
+    TooLargeError for more than `MAX_REPORT` bytes.
     """
     if not body:
         return {}
     if len(body) > MAX_REPORT:
         raise TooLargeError(len(body), MAX_REPORT)
     try:
+        _count(body, most)
         return _split(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedError("Tool documents are a JSON object by digest.") from error
+        raise MalformedError(
+            "Tool documents are a JSON object by digest, one for each tool."
+        ) from error
 
 
-def merge_documents(
-    before: bytes | None, now: bytes | None, digests: Iterable[str]
-) -> bytes | None:
-    """Return a report with those documents of an earlier one, too, that `digests` name.
+def _count(body: bytes, most: int) -> None:
+    """Raise ValidationError as soon as there are more than `most` documents.
 
-    As many as one report has room for. Raises MalformedError if either cannot be taken.
+    Hundreds of thousands of them, of a few bytes each, would take a second to be read.
     """
-    documents = split_documents(now)
-    if not before:
-        return now
-    wanted = frozenset(digests).difference(documents)
-    room = MAX_REPORT - len(now or b"{}")
-    for digest, document in split_documents(before).items():
-        size = len(document) + _BESIDE
-        if digest in wanted and size <= room:
-            documents[digest] = document
-            room -= size
-    return msgspec.json.encode(documents)
+    left = most
+
+    def one_more(document: object) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise ValueError("more documents than tools")
+
+    passed_over = msgspec.defstruct("Document", [], namespace={"__post_init__": one_more})
+    msgspec.json.decode(body, type=dict[_Digest, passed_over])  # type: ignore[valid-type]
+
+
+class Lists(NamedTuple):
+    """What is left to say of lists of tools that wait: the newest good one, and one that is bad.
+
+    Each is the place of a list, or None. `body` are the documents of the good one, with those of
+    the older ones that it names.
+    """
+
+    good: int | None
+    body: bytes | None
+    bad: int | None
+
+
+def merge_lists(waiting: Sequence[tuple[Capabilities, bytes | None]]) -> Lists:
+    """Make one of lists that one worker sent, the oldest first; takes no more than one report does.
+
+    A worker repeats no document that it sent with an earlier list. What of them there is no room
+    for is as if it had not been sent.
+    """
+    good = bad = None
+    wanted: set[str] = set()
+    documents: dict[str, msgspec.Raw] = {}
+    room = MAX_REPORT
+    for place in reversed(range(len(waiting))):
+        message, body = waiting[place]
+        digests = {row.digest for row in message.rows}
+        try:
+            found = split_documents(body, len(digests))
+        except MalformedError:
+            bad = place if bad is None else bad
+            continue
+        if good is None:
+            good, wanted = place, digests
+        for digest, document in found.items():
+            size = len(document) + _BESIDE
+            if digest in wanted and size <= room:
+                wanted.remove(digest)
+                documents[digest] = document
+                room -= size
+    return Lists(good, None if good is None else msgspec.json.encode(documents), bad)
 
 
 _described: Final = msgspec.json.Decoder(_Described).decode
@@ -87,12 +129,14 @@ class Schemas:
 
         `digests` are those of all tools that the worker serves now; documents that no worker uses
         any more are forgotten, and those beyond `MAX_DOCUMENTS`. Raises MalformedError if the body
-        is no object of documents.
+        is no object of documents, one for each digest at most.
         """
         wanted = dict.fromkeys(digests)
-        for digest, document in split_documents(body).items():
-            if digest in wanted and hashlib.sha256(document).hexdigest() == digest:
-                self._documents.setdefault(digest, bytes(document))
+        for digest, document in split_documents(body, len(wanted)).items():
+            if digest not in wanted or digest in self._documents:
+                continue
+            if hashlib.sha256(document).hexdigest() == digest:
+                self._documents[digest] = bytes(document)
         used = []
         size = 0
         for digest in wanted:

@@ -17,7 +17,7 @@ from interlock.supervisor.attention import (
     Attention,
     Row,
 )
-from interlock.supervisor.catalog.schemas import merge_documents
+from interlock.supervisor.catalog.schemas import merge_lists
 from interlock.supervisor.config.toolnotes import ToolNotes, left_out
 from interlock.supervisor.control.pacing import Pacing
 from interlock.supervisor.control.quotas import Quotas
@@ -58,7 +58,7 @@ class Inbox:
         self._tickets = tickets
         self._notes = notes
         self._quotas = quotas
-        self._pacing = Pacing(self._deliver, quotas.leave_out, merge_documents)
+        self._pacing = Pacing(self._deliver, quotas.leave_out, merge_lists)
 
     def received(
         self, name: str, generation: int, message: m.ControlUp, body: bytes | None
