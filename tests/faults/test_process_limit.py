@@ -85,10 +85,9 @@ def test_a_command_that_gets_no_thread_says_one_sentence(interlock: Supervised) 
     assert "ulimit -u" in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_who_gets_no_process_says_so_and_nothing_else_is_taken_for_it() -> None:
-    """EAGAIN of a stream was told as this limit, too."""
+def test_who_gets_no_process_says_so() -> None:
     code = """
-import errno, os, resource, subprocess
+import os, resource, subprocess
 from interlock.bus.errors import ProcessLimitError
 from interlock.bus.threads import starting_process
 os.getuid() or os.setuid(65534)  # root has no such limit

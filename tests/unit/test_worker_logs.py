@@ -55,6 +55,24 @@ def test_nothing_in_a_line_can_break_it_or_steer_a_terminal(tmp_path: Path, evil
     assert evil not in line and line.endswith("b\tc")
 
 
+def test_a_value_that_is_secret_later_is_not_quoted_from_lines_before(tmp_path: Path) -> None:
+    """A sign-in brings a token after the server wrote it; the last line is quoted at the end."""
+    masks = Masks()
+    log = WorkerLog(tmp_path / "w.log", masks)
+
+    async def scenario() -> str:
+        read, write = os.pipe()
+        reader = StderrReader(read, log)
+        _write(write, f"refused: {SECRET}\n".encode())
+        async with asyncio.timeout(10):
+            await reader.ended
+        masks.add(SECRET)
+        return reader.last_line
+
+    assert asyncio.run(scenario()) == "refused: [secret]"
+    log.close()
+
+
 def test_a_line_of_standard_error_that_is_too_long_shows_no_piece_of_a_secret(
     tmp_path: Path,
 ) -> None:

@@ -240,7 +240,7 @@ def read_connection(home: Home) -> ConnectionInfo:
     code `protocol` if it speaks a protocol that this version does not.
     """
     try:
-        fd = os.open(home.connection_file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        fd = regular(home.connection_file, os.O_RDONLY)
         with open(fd, "rb") as file:
             if os.fstat(fd).st_uid != os.geteuid():
                 raise NoSupervisorError(f"{home.connection_file} belongs to another user.")

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from interlock.bus.regular import regular
 from interlock.bus.searchpath import WHOLE_COMMAND, search_path, source_hint
 from interlock.bus.settings import Limits
 from interlock.workers.failure import WorkerError
@@ -110,7 +111,7 @@ def _cannot_run(path: str) -> WorkerError:
 def _is_program(path: str) -> bool:
     """Tell whether a file begins as scripts and compiled programs do."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = regular(path, os.O_RDONLY)
     except OSError:
         return False
     with open(descriptor, "rb") as file:

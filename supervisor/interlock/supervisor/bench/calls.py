@@ -16,8 +16,7 @@ from typing import Final
 from interlock.bus import AsyncClient
 from interlock.bus.client import Client
 from interlock.bus.errors import InterlockError
-from interlock.bus.threads import starting_process
-from interlock.supervisor.bench.lab import Say, server, timed_call
+from interlock.supervisor.bench.lab import Say, running, server, timed_call
 from interlock.supervisor.home.temporary import TemporaryInterlock, server_table, wait_ready
 
 ROUNDS: Final = 15
@@ -106,12 +105,6 @@ class _Sdk:
 @contextmanager
 def _sdk() -> Iterator[_Sdk]:
     command = [sys.executable, "-P", "-m", "interlock.workers.mcp.sdkbench", *server("tiny")]
-    with starting_process():
-        process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-        )
-    with process:
-        try:
-            yield _Sdk(process)
-        finally:
-            process.kill()
+    pipe = subprocess.PIPE
+    with running(command, stdin=pipe, stdout=pipe, text=True, bufsize=1) as process:
+        yield _Sdk(process)

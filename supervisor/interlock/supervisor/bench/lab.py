@@ -7,9 +7,10 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from interlock.bus import procfs
 from interlock.bus.client import Client
@@ -39,20 +40,31 @@ def timed_call(bus: Client, capability: str, arguments: dict[str, object]) -> fl
     return duration
 
 
+@contextmanager
+def running(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """Start a program with these options of Popen; at the end of the block it is killed.
+
+    Raises ProcessLimitError.
+    """
+    with starting_process():
+        process = subprocess.Popen(command, **options)
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 def server_start_seconds() -> float:
     """Return how long the tiny server takes from its start to its first answer."""
     started = time.perf_counter()
-    with starting_process():
-        process = subprocess.Popen(server("tiny"), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    with process:
+    with running(server("tiny"), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
         process.stdin.flush()
         process.stdout.readline()
-        duration = time.perf_counter() - started
-        process.stdin.close()
-    return duration
+        return time.perf_counter() - started
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:

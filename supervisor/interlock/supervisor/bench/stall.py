@@ -9,15 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from interlock.bus import procfs
 from interlock.bus.client import Client
-from interlock.bus.threads import starting_process
-from interlock.supervisor.bench.lab import Say, cpu_seconds, server
+from interlock.supervisor.bench.lab import Say, cpu_seconds, running, server
 from interlock.supervisor.home.temporary import (
     COMMAND,
     TemporaryInterlock,
@@ -139,22 +138,13 @@ def _configuration() -> str:
 
 def _start_bad(interlock: TemporaryInterlock, bus: Client) -> None:
     """Start the bad servers again; the two that never become READY are not waited for."""
-    with starting_process():
-        waiting = [
-            subprocess.Popen(
-                [*COMMAND, "start", name],
-                env=interlock.environment(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
-            for name in _BAD
-        ]
-    try:
+    environment, nobody = interlock.environment(), subprocess.DEVNULL
+    with ExitStack() as waiting:
+        for name in _BAD:
+            command = [*COMMAND, "start", name]
+            starting = running(command, env=environment, stdout=nobody, stderr=nobody)
+            waiting.enter_context(starting)
         wait_ready(bus, {"mcp:big", "mcp:flood"}, 30)
-    finally:
-        for process in waiting:
-            process.kill()
-            process.wait()
 
 
 def _shares(bus: Client, calls: _Calls, mover: int) -> list[float]:
@@ -177,23 +167,14 @@ def _shares(bus: Client, calls: _Calls, mover: int) -> list[float]:
 @contextmanager
 def _mover(interlock: TemporaryInterlock) -> Iterator[int]:
     """Run a client that does nothing but fetch 10 MB results; yields its pid."""
-    with starting_process():
-        process = subprocess.Popen([sys.executable, "-P", "-c", _MOVER, str(interlock.home)])
-    try:
+    with running([sys.executable, "-P", "-c", _MOVER, str(interlock.home)]) as process:
         yield process.pid
-    finally:
-        process.kill()
-        process.wait()
 
 
 @contextmanager
 def _burners(shares: list[float]) -> Iterator[None]:
     """Processes that have nothing to do with Interlock and use these shares of a core."""
-    with starting_process():
-        processes = [subprocess.Popen(server("burn", f"{share:.3f}")) for share in shares]
-    try:
+    with ExitStack() as burning:
+        for share in shares:
+            burning.enter_context(running(server("burn", f"{share:.3f}")))
         yield
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()

@@ -117,7 +117,13 @@ def _left_out(status: dict[str, Any]) -> list[str]:
 
 def told(rows: list[dict[str, Any]]) -> int:
     """Return how many things `status` names; entries of one untrusted file are one."""
-    return sum(line.startswith("  ") and line[2] != " " for line in _attention(rows))
+    shared = (row["fix"] if _is_shared(row) else n for n, row in enumerate(rows))
+    return len(set(shared))
+
+
+def _is_shared(row: dict[str, Any]) -> bool:
+    """Whether the row is about an entry of an untrusted file, all of which share their lines."""
+    return row["code"] == "untrusted" and bool(row.get("fix"))
 
 
 def _attention(rows: list[dict[str, Any]], single: bool = False) -> list[str]:
@@ -131,7 +137,7 @@ def _attention(rows: list[dict[str, Any]], single: bool = False) -> list[str]:
     untrusted: dict[str, list[str]] = {}
     alike: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        if row["code"] == "untrusted" and row.get("fix"):
+        if _is_shared(row):
             untrusted.setdefault(row["fix"], []).append(row["name"])
             continue
         if ":" in row["name"] and not single:

@@ -31,11 +31,12 @@ class StderrReader:
     """Drains the pipe `descriptor` into `log` and closes it at its end.
 
     Lines over the rate are counted in one line later; the last ones that are not blank are
-    kept, masked.
+    kept as they came, so that also what is found to be secret later is masked when they are asked
+    for.
     """
 
     def __init__(self, descriptor: int, log: WorkerLog) -> None:
-        self._last: deque[str] = deque(maxlen=KEPT_LINES)
+        self._last: deque[bytes] = deque(maxlen=KEPT_LINES)
         self._fd, self._log = descriptor, log
         self._splitter, self._limit = LineSplitter(MAX_LINE), RateLimit(LINES_PER_SECOND)
         self._loop = asyncio.get_running_loop()
@@ -49,7 +50,8 @@ class StderrReader:
     @property
     def last_line(self) -> str:
         """The last line that tells something, masked and cut."""
-        return telling(self._last)
+        clip = self._log.masks.clip
+        return telling([clip(self._text(line).strip(), LAST_LINE) for line in self._last])
 
     def close(self) -> None:
         """Stop reading; twice is harmless."""
@@ -91,8 +93,7 @@ class StderrReader:
         for line in said:
             if self._limit.admit(now):
                 self._log.line("STDERR", self._text(line))
-        clip = self._log.masks.clip
-        self._last.extend(clip(self._text(line).strip(), LAST_LINE) for line in said[-KEPT_LINES:])
+        self._last.extend(map(_bounded, said[-KEPT_LINES:]))
 
     def _text(self, line: bytes) -> str:
         if not isinstance(line, LongLine):
@@ -104,3 +105,8 @@ class StderrReader:
     def _say_suppressed(self) -> None:
         if count := self._limit.take_suppressed():
             self._log.line("STDERR", f"({count} more lines were not kept)")
+
+
+def _bounded(line: bytes) -> bytes:
+    """The line, or so much of a long one that masking it finds every secret at its beginning."""
+    return line if len(line) <= KEPT_OF_LONG else LongLine(line[:KEPT_OF_LONG])
