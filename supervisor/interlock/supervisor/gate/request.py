@@ -7,6 +7,8 @@ from typing import Final, NamedTuple
 from interlock.supervisor.gate.compounds import split
 from interlock.supervisor.gate.index import GateIndex
 from interlock.supervisor.gate.lexicon import meanings
+from interlock.supervisor.gate.links import Links, links
+from interlock.supervisor.gate.links import terms as of_links
 from interlock.supervisor.gate.words import english, german, humps, is_german, tokens
 
 MAX_WORDS: Final = 400
@@ -29,8 +31,12 @@ class Request(NamedTuple):
 
 
 def read(index: GateIndex, text: str) -> Request:
-    """Return what a request says."""
-    words = tokens(text)[:MAX_WORDS]
+    """Return what a request says.
+
+    Of links only the hosts are words, and those only as names.
+    """
+    linked = links(text)
+    words = tokens(linked.rest if linked else text)[:MAX_WORDS]
     lowered = [word.lower() for word in words]
     in_german = is_german(lowered)
     pick = german if in_german else english
@@ -47,7 +53,19 @@ def read(index: GateIndex, text: str) -> Request:
             found.append((word, terms))
         if low != word and low[1:] != word[1:] and len(found) < MAX_WORDS:
             found += [(part, pick(part)) for part in humps(word) if pick(part)]
+    if linked:
+        words = tokens(linked.named)[:MAX_WORDS]
+        lowered = [word.lower() for word in words]
+        added = _of_links(linked, found)
+        found += added
+        meant += [terms[0] for _, terms in added]
     return Request(words, lowered, in_german, found, meant)
+
+
+def _of_links(linked: Links, said: list[Term]) -> list[Term]:
+    kinds = [(kind, english(kind)) for kind in linked.kinds if english(kind)]
+    every = [terms for _, terms in said + kinds]
+    return kinds + [(linked.first, terms) for terms in of_links(every)]
 
 
 def _in_german(index: GateIndex, word: str, terms: tuple[str, ...]) -> tuple[str, ...]:
