@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from command_line import CommandLine
+from supervised import PATIENCE
+
+from interlock.supervisor.cli.up import _last_words
 
 
 @pytest.fixture
@@ -334,3 +340,30 @@ def test_trust_says_which_file_stops_counting(cli: CommandLine) -> None:
     assert f"In place of {above}" in out
     cli.run("trust", "sub", "--yes")
     assert "In place of" not in cli.run("trust", "sub", "--yes")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["pipe", "folder"])
+def test_down_says_what_is_wrong_with_the_lock_where_nothing_runs(
+    cli: CommandLine, make: Callable[[Path], None]
+) -> None:
+    lock = cli.home / "supervisor.lock"
+    cli.home.mkdir(mode=0o700, exist_ok=True)
+    make(lock)
+    out, err = cli.both("down", code=3)
+    assert out == "" and err.count("\n") == 1
+    assert f"No supervisor is running on {cli.home}." in err and f"{lock} cannot be used" in err
+
+
+def test_a_pipe_for_what_a_supervisor_says_at_its_start_holds_nobody_up(tmp_path: Path) -> None:
+    said = tmp_path / "up.log"
+    with subprocess.Popen([sys.executable, "-c", "raise SystemExit(7)"]) as ended:
+        pass
+    os.mkfifo(said)
+    found: list[str] = []
+    look = threading.Thread(target=lambda: found.append(_last_words(said, ended)), daemon=True)
+    look.start()
+    look.join(PATIENCE)
+    assert found and str(said) in found[0]
+    said.unlink()
+    said.write_text("first\nlast\n")
+    assert _last_words(said, ended) == "last"

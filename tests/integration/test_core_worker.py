@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,3 +68,14 @@ def test_a_search_with_nothing_withheld_finds_nothing_further(interlock: Supervi
     found = interlock.client.call("core:find_tools", {"query": "tell the time"})
     assert found.structured["tools"][0]["name"] == "core:time"
     assert interlock.client.call("core:find_tools", {"query": " "}).outcome == "invalid_arguments"
+
+
+def test_a_pipe_among_the_notes_takes_no_other_note_away(interlock: Supervised) -> None:
+    client = interlock.client
+    assert client.call("core:notes_write", {"name": "good", "text": "one"}).outcome == "ok"
+    os.mkfifo(Path(interlock.home.path) / "notes" / "pipe.md")
+    for _ in range(7):  # the threads of a worker, and one more
+        answer = client.call("core:notes_read", {"name": "pipe"}, timeout=1)
+        assert answer.outcome == "unavailable"
+    answer = client.call("core:notes_read", {"name": "good"})
+    assert answer.structured == {"name": "good", "text": "one"}

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from interlock.workers.core import notes as module
 from interlock.workers.core.notes import MAX_NOTE, NoteError, Notes
+from interlock.workers.core.worker import Refused, kind
 
 
 def test_notes_come_back_as_they_were_written(tmp_path: Path) -> None:
@@ -67,3 +73,46 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
         notes.read("a")
     notes.write("a", "mine", False)
     assert (secret.read_text(), notes.read("a")) == ("no", "mine")
+
+
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
+    notes = Notes(tmp_path)
+    os.mkfifo(tmp_path / "pipe.md")
+    with open(os.open(tmp_path / "pipe.md", os.O_RDWR), "wb") as pipe:  # so nobody waits for ever
+        pipe.write(b"x" * MAX_NOTE)
+        for act in (lambda: notes.read("pipe"), lambda: notes.write("pipe", "more", True)):
+            with pytest.raises(OSError, match="no regular file"):
+                act()
+    notes.write("pipe", "mine", False)
+    assert notes.read("pipe") == "mine"
+
+
+def test_a_write_that_nobody_waits_for_loses_no_other_line(tmp_path: Path) -> None:
+    notes = Notes(tmp_path)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda n: notes.write("a", f"{n}\n", True), range(200)))
+    assert sorted(map(int, notes.read("a").split())) == list(range(200))
+
+
+def test_a_disk_that_hangs_keeps_three_threads_and_is_said_at_once() -> None:
+    async def scenario() -> str:
+        core, answers, begun = kind(), threading.Event(), [threading.Event() for _ in range(3)]
+
+        def hang(here: threading.Event) -> None:
+            here.set()
+            answers.wait()
+
+        try:
+            for here in begun:
+                asked = asyncio.ensure_future(core._at_disk(partial(hang, here)))
+                await asyncio.to_thread(here.wait)
+                asked.cancel()
+                await asyncio.wait((asked,))
+            async with asyncio.timeout(5):
+                with pytest.raises(Refused) as refused:
+                    await core._at_disk(lambda: None)
+        finally:
+            answers.set()
+        return refused.value.message
+
+    assert asyncio.run(scenario()).endswith("the disk did not answer in time.")

@@ -381,7 +381,7 @@ def lock_holder(home: Home) -> int:
             pid = int(file.read(20))
         locked = os.stat(home.lock_file)
         numbers = os.listdir(f"/proc/{pid}/fd")
-    except (OSError, ValueError):
+    except (OSError, ValueError, TypeError):  # a terminal has nothing to read
         return 0
     for number in numbers:
         with contextlib.suppress(OSError):

@@ -178,11 +178,16 @@ def clean_up(home: Home) -> None:
     from interlock.supervisor.spawn.sweep import sweep_recorded
 
     try:
-        with HomeLock(home):
-            ended = sweep_recorded(home.processes)
-            _remove_files(home)
+        lock = HomeLock(home)
     except AlreadyRunningError:
         return
+    except OSError as error:
+        _nobody_without_lock(home, error)
+        return
+    try:
+        with lock:
+            ended = sweep_recorded(home.processes)
+            _remove_files(home)
     except OSError as error:
         _cannot_tidy(error)
         return
@@ -191,6 +196,18 @@ def clean_up(home: Home) -> None:
     raise NoSupervisorError(
         f"No supervisor is running on {home.path}{left}; start one with `interlock up`."
     )
+
+
+def _nobody_without_lock(home: Home, error: OSError) -> None:
+    """Return if there is a supervisor although its home cannot be locked, else say so."""
+    try:
+        find_supervisor(home)
+    except NoSupervisorError:
+        raise NoSupervisorError(
+            f"No supervisor is running on {home.path}. Its lock file {home.lock_file} cannot be "
+            f"used ({error.strerror}): remove it, then start one with `interlock up`, which ends "
+            "what the last one left, if anything."
+        ) from None
 
 
 def _remove_files(home: Home) -> None:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 START: Final = 30.0
 """Seconds until the api of a detached supervisor has to answer."""
+_SAID: Final = 64 << 10
+"""Bytes of a supervisor's last words that are looked at."""
 _LOOK: Final = 0.02
 
 
@@ -204,8 +206,18 @@ def _last_words(said: Path, child: subprocess.Popen[bytes]) -> str:
     if status < 0:
         how = describe_exit(None, -status)
         return f"The supervisor was {how} while it started; see {said}, then start it again."
-    text = said.read_bytes().decode(errors="replace").strip()
+    text = _said(said)
     if not text or "Traceback" in text:
         how = describe_exit(status, None)
         return f"The supervisor {how} while it started; see {said}."
     return text.splitlines()[-1]
+
+
+def _said(path: Path) -> str:
+    """Return the end of what a supervisor wrote there; nothing of what is no regular file."""
+    try:
+        with open(path, "rb", opener=regular) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _SAID))
+            return file.read().decode(errors="replace").strip()
+    except OSError:
+        return ""

@@ -8,6 +8,7 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
+from interlock.bus.regular import regular
 from interlock.supervisor.events.journalfile import CHECKED_BYTES, create, write_anew
 
 _MAGIC: Final = b"SQLite format 3\0"
@@ -45,7 +46,7 @@ class Look:
             if found.st_ino != inode:
                 return False
             if found.st_ino not in self._descriptors:
-                opened = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+                opened = regular(self._path, os.O_RDONLY)
                 self._descriptors[os.fstat(opened).st_ino] = opened
             begin = os.pread(self._descriptors[found.st_ino], len(_MAGIC), 0)
         except (OSError, KeyError):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 import unicodedata
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
+
+from interlock.bus.regular import regular
 
 MAX_NOTES: Final = 200
 MAX_NOTE: Final = 64 << 10
@@ -15,6 +18,8 @@ MAX_NOTE: Final = 64 << 10
 MAX_TITLE: Final = 80
 """Characters of a note's name; its file's name has up to three bytes for each byte of it."""
 MAX_FILE_NAME: Final = 240
+PATIENCE: Final = 10.0
+"""Seconds that a write waits for the one before it."""
 SUFFIX: Final = ".md"
 
 
@@ -31,16 +36,20 @@ class Note(NamedTuple):
 
 
 class Notes:
-    """The notes of one folder. Calls read and write files; nothing else may write there."""
+    """The notes of one folder. Calls read and write files; nothing else may write there.
+
+    They may run in several threads: one write at a time, also where nobody waits for one any more.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
+        self._writing = threading.Lock()
 
     def all(self) -> list[Note]:
         """Return what there is, by name. Raises OSError."""
         found = []
-        if self._folder.is_dir():
-            with os.scandir(self._folder) as entries:
+        if self.folder.is_dir():
+            with os.scandir(self.folder) as entries:
                 for entry in entries:
                     if entry.name.endswith(SUFFIX) and entry.is_file(follow_symlinks=False):
                         about = entry.stat(follow_symlinks=False)
@@ -52,7 +61,7 @@ class Notes:
         """Return a note's text. Raises NoteError if there is none of that name, OSError."""
         descriptor = None
         try:
-            descriptor = os.open(self._path(name), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            descriptor = regular(self._path(name), os.O_RDONLY | os.O_NOFOLLOW)
         except FileNotFoundError:
             known = ", ".join(note.name for note in self.all()[:20]) or "none"
             raise NoteError(f"There is no note {name!r}; there are: {known}.") from None
@@ -62,8 +71,17 @@ class Notes:
     def write(self, name: str, text: str, append: bool) -> int:
         """Write a note, or with an empty text that is not appended remove it; return its bytes.
 
-        Raises NoteError where a bound is passed, OSError.
+        Raises NoteError where a bound is passed, OSError; also as TimeoutError if the write before
+        it does not end.
         """
+        if not self._writing.acquire(timeout=PATIENCE):
+            raise TimeoutError
+        try:
+            return self._write(name, text, append)
+        finally:
+            self._writing.release()
+
+    def _write(self, name: str, text: str, append: bool) -> int:
         path = self._path(name)
         if not text and not append:
             path.unlink(missing_ok=True)
@@ -76,8 +94,8 @@ class Notes:
             raise NoteError(f"The note would have {len(data)} bytes; the limit is {MAX_NOTE}.")
         if not there and len(self.all()) >= MAX_NOTES:
             raise NoteError(f"There are {MAX_NOTES} notes already; write an empty text to one.")
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=self._folder, prefix=".note-", delete=False) as file:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=self.folder, prefix=".note-", delete=False) as file:
             try:
                 file.write(data)
                 file.flush()
@@ -96,4 +114,4 @@ class Notes:
             raise NoteError(f"A note's name has 1 to {MAX_TITLE} characters and no dot in front.")
         if len(file_name) > MAX_FILE_NAME:
             raise NoteError("That name is too long for a file; use a shorter one.")
-        return self._folder / file_name
+        return self.folder / file_name

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -19,7 +20,9 @@ from interlock.bus.remedies import disk_remedy
 from interlock.bus.settings import CoreConfigure
 from interlock.workers.core.notes import NoteError, Notes
 from interlock.workers.core.tools import reports, told_time
+from interlock.workers.disk import Disk
 from interlock.workers.failure import WorkerError
+from interlock.workers.kept import reason_of
 from interlock.workers.kind import Gauges, Host
 from interlock.workers.reports import CallReporter
 
@@ -59,9 +62,9 @@ class TimeArguments(msgspec.Struct, forbid_unknown_fields=True):
 class Refused(Exception):  # noqa: N818 - the end of one call, no fault of ours
     """A call ends without a result; `code` is an outcome."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, *, may_have_run: bool = False) -> None:
         super().__init__(message)
-        self.code, self.message = code, message
+        self.code, self.message, self.may_have_run = code, message, may_have_run
 
 
 class CoreKind:
@@ -71,7 +74,8 @@ class CoreKind:
         self._host: Host
         self._notes: Notes
         self._reporter: CallReporter | None = None
-        self._writing = asyncio.Lock()
+        self._in_order = asyncio.Lock()
+        self._disk = Disk()
         self._asked: dict[int, asyncio.Future[tuple[ToolsFound, bytes]]] = {}
         self._count = 0
         self._running: set[asyncio.Task[None]] = set()
@@ -95,7 +99,9 @@ class CoreKind:
 
     async def apply(self, body: bytes) -> None:
         """Take over new settings."""
-        self._notes = Notes(Path(_settings(body).notes_folder))
+        notes = Notes(Path(_settings(body).notes_folder))
+        if notes.folder != self._notes.folder:  # else it knows what is being written there
+            self._notes = notes
 
     async def drain(self, seconds: float) -> None:
         """Refuse new calls and return when the running ones have ended."""
@@ -156,7 +162,7 @@ class CoreKind:
             call.result(body)
         except Refused as refused:
             outcome = refused.code
-            call.fail(refused.code, refused.message)
+            call.fail(refused.code, refused.message, may_have_run=refused.may_have_run)
         except TimeoutError:
             outcome = "timeout"
             call.fail("timeout", f"core:{call.name} did not end in time.", may_have_run=True)
@@ -197,33 +203,39 @@ class CoreKind:
 
     async def _read(self, call: IncomingCall) -> Any:
         asked = _arguments(call, ReadArguments)
-        async with self._writing:
-            if asked.name is None:
-                notes = await asyncio.to_thread(self._notes.all)
-                return {"notes": [_shown(*note) for note in notes]}
-            try:
-                text = await asyncio.to_thread(self._notes.read, asked.name)
-            except NoteError as error:
-                raise Refused("invalid_arguments", str(error)) from None
-        return {"name": asked.name, "text": text}
+        notes = self._notes
+        if asked.name is None:
+            return {"notes": [_shown(*note) for note in await self._at_disk(notes.all)]}
+        return {"name": asked.name, "text": await self._at_disk(partial(notes.read, asked.name))}
 
     async def _write(self, call: IncomingCall) -> Any:
         asked = _arguments(call, WriteArguments)
-        async with self._writing:
+        work = partial(self._notes.write, asked.name, asked.text, asked.append)
+        return {"name": asked.name, "bytes": await self._at_disk(work, changes=True)}
+
+    async def _at_disk(self, work: Callable[[], _T], changes: bool = False) -> _T:
+        """Return what `work` does with the notes, in the order of the calls. Raises Refused.
+
+        A disk that hangs costs a call its time, and the worker three threads.
+        """
+        async with self._in_order:
             try:
-                size = await asyncio.to_thread(
-                    self._notes.write, asked.name, asked.text, asked.append
-                )
+                return await self._disk.do(work)
             except NoteError as error:
                 raise Refused("invalid_arguments", str(error)) from None
-        return {"name": asked.name, "bytes": size}
+            except TimeoutError as error:
+                message = f"The notes cannot be used: {reason_of(error)}."
+                raise Refused("unavailable", message, may_have_run=changes) from None
 
     async def _time(self, call: IncomingCall) -> Any:
         asked = _arguments(call, TimeArguments)
         zone = None
         if asked.zone:
             try:
-                zone = ZoneInfo(asked.zone)
+                zone = await self._disk.do(partial(ZoneInfo, asked.zone))
+            except TimeoutError:
+                message = "The time zones cannot be read: the disk did not answer in time."
+                raise Refused("unavailable", message) from None
             except (ZoneInfoNotFoundError, ValueError, OSError):
                 message = f"zone: {asked.zone[:60]!r} is no known time zone."
                 raise Refused("invalid_arguments", message) from None
