@@ -60,6 +60,8 @@ def errors(loaded: Loaded) -> list[tuple[str, str]]:
         "[policy]\nmode = 'never'",
         "[Policy]\nblock = ['*']",
         "[polcy]\nx = 1",
+        "[agnet.main]\ngrant = []",
+        "[mcp_sever.x]\nenabled = false",
         "[policies]\nblock = ['*']",
         "block = ['mcp:x/*']",
         "approval = 'never'",
@@ -172,6 +174,9 @@ ALLOW_LIST = 'there is no list of allowed tools: write tier = "block" here'
         ("[mcp_servers.t]\nexcludeTools = ['a']", 'write disabled_tools = ["TOOL"]'),
         ("[mcp_servers.t]\nask = ['a']", 'write ask = ["mcp:t/TOOL"] below [policy]; or here tier'),
         ("[mcp_servers.t]\napproval = 'always'", 'write ask = ["mcp:t/TOOL"] below [policy]; or'),
+        ("[mcp_servers.t]\nallowed_paths = ['/a']", "write a table [[policy.rules]] with capabil"),
+        ("[mcp_servers.t]\nallow_network = false", "write it as it is meant, or remove it"),
+        ("[agents.a]\ndenied_hosts = ['a']", "write a table [[policy.rules]] with capability = "),
         ("[mcp_servers.t]\nrules = []", 'write a table [[policy.rules]] with capability = "mcp:t/'),
         ("[mcp_servers.t.tools.x]\napproval_mode = 'prompt'", 'write tier = "ask"'),
         ("[cli_tools.g]\ncommands = ['log']", "write the only commands that may be run as subcomm"),
@@ -229,7 +234,7 @@ ORDINARY = (
     "retries startup_timeout_sec tool_timeout_sec approval_timeout timeout_ms bearer_token_env_var "
     "oauth scopes headersHelper dev gallery registry package runtime prompts resources roots "
     "sampling logging log_level debug verbose priority lazy autoStart cache restart restart_policy "
-    "retry_policy network_policy watch extensions instructions displayName available availability "
+    "retry_policy watch extensions instructions displayName available availability "
     "shell working_dir platform temperature top_p max_tokens service_tier system system_prompt "
     "initial_prompt provider api_key memory skills style context color avatar language background "
     "hooks theme usage help examples stdin pty interactive confirm_text model_reasoning_effort "
@@ -266,7 +271,9 @@ def test_ordinary_keys_of_the_supervisor_make_nothing_ask(place: Place, key: str
 
 
 @pytest.mark.parametrize("section", ["agents", "mcp_servers", "cli_tools"])
-@pytest.mark.parametrize("said", ["disabled = X", "readOnly = X", "isActive = Y", "confirm = X"])
+@pytest.mark.parametrize(
+    "said", ["disabled = X", "readOnly = X", "isActive = Y", "confirm = X", "allow_write = Y"]
+)
 def test_a_switch_counts_where_it_takes_something_away(
     place: Place, section: str, said: str
 ) -> None:
@@ -297,6 +304,7 @@ def test_what_a_policy_tells_of_itself_makes_nothing_ask(place: Place) -> None:
             "tool_filter",
         ),
         *("allowedtools", "allowed_directories", "permissions", "permissionMode", "only"),
+        *("denyRead", "allow_network", "disable_shell", "ask_before_write", "confirm_destructive"),
         *("sandbox_mode", "requires_confirmation", "always_ask", "disabledtool", "enalbed"),
         *(
             "read-only",

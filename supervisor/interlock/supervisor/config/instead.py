@@ -16,7 +16,7 @@ from interlock.bus.settings import (
 )
 from interlock.supervisor.config.lines import Path
 from interlock.supervisor.config.model import KINDS, worker_name
-from interlock.supervisor.config.verdicts import verdict, words
+from interlock.supervisor.config.verdicts import DEEDS, PLACES, verdict, words
 
 _OFF: Final = frozenset({"disabled", "disable", "isdisabled", "active", "isactive", "isenabled"})
 _SCOPES: Final = frozenset("tools servers mcpservers clitools capabilities commands".split())
@@ -38,10 +38,13 @@ def instead(type_: type[msgspec.Struct], key: str, path: Path) -> str:
     joined = "".join(named)
     if joined in _OFF and type_ is not ToolSettings:
         return "write enabled = false"
+    if not DEEDS.isdisjoint(named):
+        return ""
+    about_arguments = said is not None and not PLACES.isdisjoint(named)
+    if about_arguments or joined in ("rule", "rules"):
+        return f'write a table [[policy.rules]] with capability = "{_pattern(path)}"'
     if said == "blocks":
         return _blocked(type_, path)
-    if joined in ("rule", "rules"):
-        return f'write a table [[policy.rules]] with capability = "{_pattern(path)}"'
     if said == "asks" or "prompt" in named:
         return _asked(type_, path)
     return _only(type_) if said == "only" or joined in _SCOPES else ""

@@ -88,7 +88,10 @@ def may_forbid(type_: type[msgspec.Struct], key: str, value: object = ()) -> boo
 def _switches_nothing_off(key: str, value: object) -> bool:
     if _is_near(key, ("enabled", *_ON)):
         return value is True
-    return value is False and (verdict(key) in ("blocks", "asks") or words(key) == ["prompt"])
+    said = "asks" if words(key) == ["prompt"] else verdict(key)
+    if said == "only":
+        return value is True and "only" not in words(key)
+    return value is False and said in ("blocks", "asks")
 
 
 def section_meant(key: str) -> str:
@@ -149,15 +152,18 @@ def _is_near(key: str, names: Collection[str]) -> bool:
     if _is_one_of(key, names):
         return True
     written = _letters(key)
-    for name in names:
-        meant = _letters(name)
-        if len(meant) <= _SHORT:
-            near = sorted(written) == sorted(meant)
-        else:
-            near = len(meant) >= _LONG or written[:1] == meant[:1]
-        if near and abs(len(written) - len(meant)) <= 1 and _slips(written, meant) <= 1:
-            return True
-    return False
+    return any(
+        _is_slip(written, meant) or _is_slip(_one(written), _one(meant))
+        for meant in map(_letters, names)
+    )
+
+
+def _is_slip(written: str, meant: str) -> bool:
+    if len(meant) <= _SHORT:
+        near = sorted(written) == sorted(meant)
+    else:
+        near = len(meant) >= _LONG or written[:1] == meant[:1]
+    return near and abs(len(written) - len(meant)) <= 1 and _slips(written, meant) <= 1
 
 
 def _one(letters: str) -> str:

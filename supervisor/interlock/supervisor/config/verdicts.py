@@ -32,11 +32,21 @@ _THINGS: Final = re.compile(
     r"|mcp|cli|capabilit(y|ies)"
 )
 """What is served."""
-_BESIDE: Final = frozenset(
+PLACES: Final = frozenset(
     "path paths dir dirs directory directories folder folders file files url urls domain domains "
-    "host hosts list lists mode default defaults is by for all to use user before level set name "
-    "names pattern patterns never require requires required need needs rule rules".split()
+    "host hosts".split()
 )
+"""What arguments of calls name, of which rules about arguments tell."""
+DEEDS: Final = frozenset(
+    "read reads write writes edit edits run execute delete change changes network internet web "
+    "shell access destructive".split()
+)
+"""What a tool does, of which no key tells."""
+_BESIDE: Final = frozenset(
+    "list lists mode default defaults is by for all to use user before level set name names any "
+    "every each other others pattern patterns never require requires required need needs rule "
+    "rules".split()
+).union(PLACES, DEEDS)
 """Words beside which a verdict stays one. Beside any other, as in `block_size`, it is none."""
 _ORDER: Final[tuple[Says, ...]] = ("blocks", "asks", "only", "unsaid")
 """Which of two verdicts in a key counts."""

@@ -15,6 +15,8 @@ PATTERNS: Final = 4_096
 """Patterns of which the meanings are kept."""
 _DEPTHS: Final = 4
 """How many `**/` of one pattern are read as no folder at all, too; each doubles the spellings."""
+_PARTS: Final = 32
+"""Last parts of one pattern that are taken off it."""
 _ANY_DEPTH: Final = re.compile(r"(?<![^/])(\*\*+/)")
 _NOWHERE: Final = re.compile(r"/(?:\.?/)+")
 _WILD: Final = frozenset("*?")
@@ -53,7 +55,7 @@ def _plain_paths(pattern: str) -> Iterator[str]:
 
 def _folders(path: str) -> Iterator[str]:
     """What is left without the last parts that any name fits, as long as that is a folder."""
-    while True:
+    for _ in range(_PARTS):
         path, slash, last = path.rpartition("/")
         if not slash or "*" not in last or not _WILD.issuperset(last):
             return
