@@ -116,28 +116,35 @@ def _left_out(status: dict[str, Any]) -> list[str]:
 
 
 def told(rows: list[dict[str, Any]]) -> int:
-    """Return how many things `status` names; entries of one untrusted file are one."""
-    shared = (row["fix"] if _is_shared(row) else n for n, row in enumerate(rows))
-    return len(set(shared))
-
-
-def _is_shared(row: dict[str, Any]) -> bool:
-    """Whether the row is about an entry of an untrusted file, all of which share their lines."""
-    return row["code"] == "untrusted" and bool(row.get("fix"))
+    """Return how many things `status` names; many of one cause, or of one file, are one."""
+    return len(_things(rows))
 
 
 def _attention(rows: list[dict[str, Any]], single: bool = False) -> list[str]:
-    """Return what needs attention; many of one cause, or of one untrusted file, share lines.
+    """Return the lines about what needs attention.
 
     `single`: only one worker is asked for, and all about it is shown.
     """
     if not rows:
         return []
     lines = ["", styled("needs attention", "bold")]
+    for what, fix in _things(rows, single):
+        lines.append(f"  {what}")
+        if fix:
+            lines.append(f"      do: {fix}")
+    return lines
+
+
+def _things(rows: list[dict[str, Any]], single: bool = False) -> list[tuple[str, str]]:
+    """Return what needs attention and what to do, each in one line.
+
+    Many of one cause, or of one untrusted file, are one thing.
+    """
+    things: list[tuple[str, str]] = []
     untrusted: dict[str, list[str]] = {}
     alike: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        if _is_shared(row):
+        if row["code"] == "untrusted" and row.get("fix"):
             untrusted.setdefault(row["fix"], []).append(row["name"])
             continue
         if ":" in row["name"] and not single:
@@ -145,22 +152,17 @@ def _attention(rows: list[dict[str, Any]], single: bool = False) -> list[str]:
             same.append(row)
             if len(same) > _OF_CAUSE:
                 continue
-        lines.append(f"  {clean(row['name'])}: {one_line(row['message'])}")
-        if row.get("fix"):
-            lines.append(f"      do: {one_line(row['fix'])}")
-    for same in alike.values():
-        lines += _summed(same[_OF_CAUSE:])
+        about = f"{clean(row['name'])}: {one_line(row['message'])}"
+        things.append((about, one_line(row.get("fix") or "")))
+    things += [_summed(same[_OF_CAUSE:]) for same in alike.values() if len(same) > _OF_CAUSE]
     for fix, names in untrusted.items():
         about = clean(", ".join(dict.fromkeys(names)))
-        lines.append(f"  {about}: set in a file that is not trusted as it is now")
-        lines.append(f"      do: {one_line(fix)}")
-    return lines
+        things.append((f"{about}: set in a file that is not trusted as it is now", one_line(fix)))
+    return things
 
 
-def _summed(rows: list[dict[str, Any]]) -> list[str]:
-    """Return the lines about further rows with one code."""
-    if not rows:
-        return []
+def _summed(rows: list[dict[str, Any]]) -> tuple[str, str]:
+    """Return what further rows with one code are about, and what to do."""
     names = {str(row["name"]) for row in rows}
     servers = all(name.startswith("mcp:") for name in names)
     about = f"of {clean(names.pop())}" if len(names) == 1 else "servers" if servers else "entries"
@@ -168,10 +170,10 @@ def _summed(rows: list[dict[str, Any]]) -> list[str]:
     message = one_line(str(rows[0]["message"]).rstrip("."))
     others = "" if len(messages) == 1 else ", or the like"
     fix = f"{one_line(fixes.pop().rstrip('.'))}; " if len(fixes) == 1 else ""
-    return [
-        f"  {len(rows)} more {about}: {message}{others}",
-        f"      do: {fix}`interlock status --json` has them all",
-    ]
+    return (
+        f"{len(rows)} more {about}: {message}{others}",
+        f"{fix}`interlock status --json` has them all",
+    )
 
 
 def _headline(supervisor: dict[str, Any]) -> str:
