@@ -15,6 +15,7 @@ from interlock.bus.codec import decode_api_answer
 from interlock.bus.settings import PolicySettings
 from interlock.supervisor.api.approvals import ApprovalApi
 from interlock.supervisor.api.server import Api
+from interlock.supervisor.api.turns import TurnApi
 from interlock.supervisor.links import Links
 
 PERSON, APP = "p" * 64, "a" * 64
@@ -63,6 +64,43 @@ def test_an_app_cannot_answer_what_it_or_anybody_asked(tmp_path: Path) -> None:
             assert (stored.caller, stored.by) == (f"api:{b'app'.hex()}", f"api:{b'me'.hex()}")
             await api.close()
             for peer in (app, other, person):
+                peer.close()
+
+    asyncio.run(story())
+
+
+def test_who_may_decide_nothing_has_nobody_written_to(tmp_path: Path) -> None:
+    """Whether a caller is still there is found out by writing to it; decisions that are refused
+    cannot make that often."""
+
+    async def story() -> None:
+        async with context() as ctx, rig(tmp_path / "j.sqlite3") as made:
+            made.runtime.rules = PolicySettings(ask=(ECHO,))
+            made.server()
+            address = f"ipc://{tmp_path}/api"
+            api = Api(ctx, address, {PERSON: "person", APP: "app"}, lambda *_: None, lambda _: None)
+            looks: list[bytes] = []
+
+            def present(identity: bytes) -> bool:
+                looks.append(identity)
+                return True
+
+            turns = TurnApi(made.turns, present=present)
+            approvals = ApprovalApi(made.turns.approvals, made.journal, api.role, look=turns.look)
+            handlers: Any = {m.Resolve: turns.resolve} | approvals.table()
+            api.serve(handlers, frozenset({m.Resolve}))
+            asking, other = Peer(ctx, address, b"me"), Peer(ctx, address, b"app")
+            send(asking, PERSON, type="resolve", capability=ECHO)
+            await made.until(lambda: made.turns.approvals.rows())
+            (row,) = made.turns.approvals.rows()
+            for _ in range(200):
+                send(other, APP, type="approve", approval=row["id"])
+                assert (await reply(other)).code == "denied"
+            assert 1 <= len(looks) < 50
+            send(asking, PERSON, type="deny", approval=row["id"])
+            await reply(asking)
+            await api.close()
+            for peer in (asking, other):
                 peer.close()
 
     asyncio.run(story())

@@ -31,6 +31,12 @@ class Clients:
         self.full: set[bytes] = set()
         self.left: set[bytes] = set()
         self.tried = asyncio.Event()
+        self.looks = 0
+        """How often it was asked whether one is still there."""
+
+    def present(self, identity: bytes) -> bool:
+        self.looks += 1
+        return identity not in self.left
 
     def __call__(self, identity: bytes, message: ApiAnswer, body: bytes | None) -> bool:
         self.tried.set()
@@ -56,7 +62,7 @@ async def logs(
     clients = Clients()
     journal = Journal(path / "j.sqlite3", "e1", lambda *_, **__: None)
     await journal.open()
-    made = TurnLogs(journal, clients, bounds, lambda identity: identity not in clients.left)
+    made = TurnLogs(journal, clients, bounds, clients.present)
     try:
         yield made, clients, journal
     finally:
@@ -173,7 +179,7 @@ def test_a_watcher_that_takes_nothing_is_dropped(tmp_path: Path) -> None:
 
 def test_no_client_takes_the_places_of_all_watchers(tmp_path: Path) -> None:
     async def story() -> None:
-        bounds = LogBounds(watchers=6, of_client=4, always=1)
+        bounds = LogBounds(watchers=6, of_client=4, always=1, again=0)
         async with logs(tmp_path, bounds) as (made, clients, _):
             made.begin(T)
             made.append(T, [item("a")])
@@ -188,6 +194,23 @@ def test_no_client_takes_the_places_of_all_watchers(tmp_path: Path) -> None:
             clients.left.add(b"x")
             await made.watch(b"c", 2, T, offset=0, credit=9)
             assert clients.texts() == ["a", "a"]
+
+    asyncio.run(story())
+
+
+def test_refused_watches_make_nobody_write_to_all_who_watch(tmp_path: Path) -> None:
+    """Whether somebody is there is found out by writing to it; that is paced."""
+
+    async def story() -> None:
+        bounds = LogBounds(watchers=6, of_client=9, always=0, again=60)
+        async with logs(tmp_path, bounds) as (made, clients, _):
+            made.begin(T)
+            for watch in range(6):
+                await made.watch(b"c%d" % watch, 1, T, offset=0, credit=0)
+            for watch in range(500):
+                with pytest.raises(OverloadedError):
+                    await made.watch(b"x", watch, T, offset=0, credit=0)
+            assert clients.looks == 6
 
     asyncio.run(story())
 

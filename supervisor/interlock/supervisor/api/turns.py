@@ -57,6 +57,8 @@ ACCEPT: Final = 10.0
 """Seconds that a start waits for its acceptance; the journal answers long before."""
 PRESENT: Final = 2.0
 """Seconds between two looks whether a client still waits for an approval."""
+AGAIN: Final = 1.0
+"""Seconds between two such looks before somebody decides."""
 _TURN_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
@@ -77,6 +79,8 @@ class TurnApi:
         self._present = present
         self._parked: dict[str, bytes] = {}
         """Who waits for an approval, by its id: clients with a direct call."""
+        self._looked: dict[str, float] = {}
+        """When somebody last looked whether those are still there, in monotonic seconds."""
 
     async def start(self, identity: bytes, message: TurnStart, body: bytes | None) -> bytes:
         """`{turn, state}` once the turn is accepted; the same id again answers the same turn."""
@@ -262,6 +266,7 @@ class TurnApi:
             ended.cancel()
             if approval:
                 self._parked.pop(approval, None)
+                self._looked.pop(approval, None)
                 self._turns.permits.withdraw(approval)
         if isinstance(outcome, Refused):
             raise InterlockError(outcome.message, code=outcome.code)
@@ -269,8 +274,11 @@ class TurnApi:
 
     def look(self, approval: str) -> None:
         """Withdraw an approval whose caller has left; to be called before somebody decides."""
-        who = self._parked.get(approval)
-        if who is not None and not self._present(who):
+        who, now = self._parked.get(approval), asyncio.get_running_loop().time()
+        if who is None or now < self._looked.get(approval, -math.inf) + AGAIN:
+            return  # a look writes to it, and also who may decide nothing can ask for one
+        self._looked[approval] = now
+        if not self._present(who):
             self._turns.permits.withdraw(approval)
 
 

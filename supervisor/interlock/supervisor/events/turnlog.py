@@ -8,6 +8,7 @@ memory, the least recently used first, once the journal holds them; a later watc
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -40,6 +41,8 @@ class LogBounds(msgspec.Struct, frozen=True, kw_only=True):
     always: int = 4
     look: float = 10.0
     """Seconds between two looks whether those who watch are still there."""
+    again: float = 1.0
+    """Seconds between two such looks while there is no room."""
     retry: float = 0.1
     """Seconds between two attempts to send to a watcher that was full."""
     patience: float = 30.0
@@ -91,6 +94,7 @@ class TurnLogs:
         self._loading: dict[tuple[bytes, int], int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._looking: asyncio.TimerHandle | None = None
+        self._looked = -math.inf
         self.on_evicted: Callable[[str], None] = _nothing
         """Called with each turn that left memory."""
 
@@ -216,7 +220,9 @@ class TurnLogs:
         if mine > bounds.of_client:
             raise OverloadedError("This client watches too many turns; end a watch and try again.")
         if mine > bounds.always and self._watching() > bounds.watchers:
-            self._drop_absent()
+            # Each look writes to all who watch, so those who are refused cannot ask for many.
+            if asyncio.get_running_loop().time() >= self._looked + bounds.again:
+                self._drop_absent()
             if self._watching() > bounds.watchers:
                 raise OverloadedError("Too many turns are watched; try again in a while.")
 
@@ -225,6 +231,7 @@ class TurnLogs:
 
     def _drop_absent(self) -> None:
         """End the watches of clients that are gone; of a turn that is quiet nothing else tells."""
+        self._looked = asyncio.get_running_loop().time()
         for identity in {key[0] for key in self._watchers}:
             if not self._present(identity):
                 self.drop_client(identity)
