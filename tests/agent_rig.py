@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import zmq
 
 from interlock.bus import messages as m
 from interlock.bus.channel import DataServer, IncomingCall
@@ -41,8 +40,7 @@ class Server:
         self.endpoint = f"ipc://{path}/{name.replace(':', '_')}.{generation}"
         self.calls: list[IncomingCall] = []
         self.arrived = asyncio.Event()
-        context = zmq.Context.instance()
-        self.data = DataServer(context, self.endpoint, KEY, name, generation, self.on_call)
+        self.data = DataServer(self.endpoint, KEY, name, generation, self.on_call)
 
     def on_call(self, call: IncomingCall) -> None:
         self.calls.append(call)

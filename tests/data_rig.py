@@ -53,7 +53,6 @@ class Rig:
 
     def serve(self) -> DataServer:
         return DataServer(
-            self.ctx,
             self.address,
             KEY,
             WORKER,
@@ -87,7 +86,7 @@ class Rig:
         )
 
     def edge(self, **changes: Any) -> DataEdge:
-        edge = DataEdge(self.ctx, self.target(**changes))
+        edge = DataEdge(self.target(**changes))
         self.edges.append(edge)
         return edge
 

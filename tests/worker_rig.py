@@ -157,7 +157,7 @@ class WorkerRig:
                 ticket=mint(KEY, claims),
                 expires_in=59,
             )
-            self._edge = DataEdge(self._ctx, target, self.logs.append)
+            self._edge = DataEdge(target, self.logs.append)
         return self._edge
 
     def reports(self) -> list[CallReport]:

@@ -175,7 +175,7 @@ def test_a_log_message_reaches_each_caller_once(tmp_path: Path) -> None:
         rig.server.close()
         rig.server = rig.serve()
         logs: list[Any] = []
-        edges = [DataEdge(rig.ctx, rig.target(), logs.append) for _ in range(2)]
+        edges = [DataEdge(rig.target(), logs.append) for _ in range(2)]
         rig.edges += edges
         started = [edge.call("slow", b"{}", 5) for _ in range(5) for edge in edges]
         answered = asyncio.gather(*started)

@@ -58,7 +58,7 @@ def test_many_calls_at_once_each_get_their_own_answer(tmp_path: Path) -> None:
 def test_what_the_handler_sees_and_says(tmp_path: Path) -> None:
     async def test(rig: Rig) -> None:
         logs: list[Log] = []
-        edge = DataEdge(rig.ctx, rig.target(), on_log=logs.append)
+        edge = DataEdge(rig.target(), on_log=logs.append)
         rig.edges.append(edge)
         progress: list[Progress] = []
         future = edge.call("park", b"{}", 5, on_progress=progress.append)

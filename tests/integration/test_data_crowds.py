@@ -57,7 +57,7 @@ def test_who_is_gone_takes_nobodys_place(tmp_path: Path) -> None:
     async def test(rig: Rig) -> None:
         idle = await opened(rig, "agent:main")
         for n in range(5 * MANY):
-            edge = DataEdge(rig.ctx, rig.target(id=f"s{n}", caller=f"api:{n}"))
+            edge = DataEdge(rig.target(id=f"s{n}", caller=f"api:{n}"))
             found = await edge.call("echo", b"{}", 5.0)
             assert (found.outcome, found.message) == ("ok", "")
             edge.close()
@@ -74,7 +74,7 @@ def test_the_calls_of_who_is_gone_end_and_make_room(tmp_path: Path) -> None:
         async def enter(n: int) -> None:
             """Until the server has taken notice that the others are gone."""
             while True:
-                edge = DataEdge(rig.ctx, rig.target(id=f"n{n}", caller=f"api:n{n}"))
+                edge = DataEdge(rig.target(id=f"n{n}", caller=f"api:n{n}"))
                 found = await edge.call("echo", b"{}", 5.0)
                 edge.close()
                 if found.outcome == "ok":
@@ -133,7 +133,7 @@ def test_who_finds_no_room_is_told_so_and_comes_in_later(tmp_path: Path) -> None
         for raw in crowd:
             raw.send(call(name="park"), b"{}")
             parked.append(await rig.next_parked())
-        pool, desk = EdgePool(rig.ctx), TicketDesk(lambda request, body: True)
+        pool, desk = EdgePool(), TicketDesk(lambda request, body: True)
         async with asyncio.TaskGroup() as keepers:
             turn = TurnTickets("turn-1", pool, desk, keepers)
             turn.update([rig.target(id="late")])

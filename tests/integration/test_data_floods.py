@@ -178,7 +178,7 @@ def test_texts_are_cut_so_that_their_message_arrives(tmp_path: Path) -> None:
     async def test(rig: Rig) -> None:
         progress: list[Progress] = []
         logs: list[Log] = []
-        edge = DataEdge(rig.ctx, rig.target(), on_log=logs.append)
+        edge = DataEdge(rig.target(), on_log=logs.append)
         rig.edges.append(edge)
         future = edge.call("park", b"{}", 10, on_progress=progress.append)
         call = await rig.next_parked()

@@ -18,9 +18,10 @@ import pytest
 import zmq
 from zmtp import Wire
 
+from interlock.bus.entrance import for_connections
 from interlock.bus.listening import Listening
 from interlock.bus.socket import FdSocket, open_socket
-from interlock.bus.turnstile import for_connections, registered
+from interlock.bus.turnstile import registered
 
 PATIENCE = 20.0
 Context = zmq.Context[Any]

@@ -157,7 +157,7 @@ class AsyncCaller:
             self._line.check_open()  # closed while this call waited for its route
             for worker, generation in older(route.target, self._edges):
                 self._end_generation(worker, generation, RESTARTED)
-            self._edges[key] = (DataEdge(self._line.ctx, route.target), {})
+            self._edges[key] = (DataEdge(route.target), {})
         edge, opened = self._edges[key]
         if token not in opened or edge.is_refused(opened[token]):
             remember(opened, token, edge.open(token))

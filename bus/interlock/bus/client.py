@@ -72,6 +72,8 @@ class Client:
     def close(self) -> None:
         """Close every socket; twice is harmless."""
         self._closed = True
+        if self._calls is not None:
+            self._calls.forget()
         self._line.close()
 
     @property

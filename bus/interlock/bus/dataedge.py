@@ -9,10 +9,11 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
-import zmq
 
 from interlock.bus.codec import decode_data_down, encode
+from interlock.bus.dealer import Dealer
 from interlock.bus.errors import OUTCOMES, MalformedError
+from interlock.bus.link import HIGH_WATER, path_of
 from interlock.bus.messages import (
     CHUNK_WINDOW,
     MAX_MESSAGE,
@@ -28,7 +29,6 @@ from interlock.bus.messages import (
     Result,
 )
 from interlock.bus.records import Target
-from interlock.bus.socket import HIGH_WATER, FdSocket, connect_socket
 from interlock.bus.tickets import peek
 from interlock.bus.wording import spoken
 
@@ -126,7 +126,6 @@ class DataEdge:
 
     def __init__(
         self,
-        ctx: zmq.Context[zmq.Socket[bytes]],
         target: Target,
         on_log: Callable[[Log], None] | None = None,
     ) -> None:
@@ -152,9 +151,8 @@ class DataEdge:
         self._ended = ""
         self._timer: asyncio.TimerHandle | None = None
         # Nothing is queued for a target that is not there: it might be the next generation.
-        sock = connect_socket(ctx, zmq.DEALER, target.endpoint, target.worker, immediate=1)
-        self._socket = FdSocket(
-            sock, self._received, on_writable=self._writable, on_unsent=self._unsent
+        self._socket = Dealer(
+            path_of(target.endpoint), target.worker, self._received, self._writable, self._unsent
         )
         self._ticket = self.open(target.ticket)
 

@@ -9,13 +9,10 @@ import time
 from collections.abc import Callable
 from typing import Final, Literal
 
-import zmq
-
 from interlock.bus.admission import MEMORY, Admission
 from interlock.bus.callers import LONGEST_ID, Callers, Connection
 from interlock.bus.codec import Encoding, decode_data_up, encode, encoding_of, writable
 from interlock.bus.errors import InterlockError, MalformedError, OverloadedError, TicketError
-from interlock.bus.listening import Listening
 from interlock.bus.messages import (
     CHUNK,
     MAX_MESSAGE,
@@ -31,7 +28,7 @@ from interlock.bus.messages import (
     Revoke,
 )
 from interlock.bus.pace import Pace, pace_for
-from interlock.bus.socket import FdSocket, open_socket
+from interlock.bus.router import Router
 from interlock.bus.streams import Outbox, ResultStream, WholeAnswer
 from interlock.bus.tickets import peek
 
@@ -189,12 +186,11 @@ class DataServer:
 
     A frame that is no message of this plane, has expired or has lost its receiver is counted in
     `dropped`; every other one that is not permitted gets a coded failure. `on_full` is told while
-    callers have to wait for a descriptor. Raises OSError and zmq.ZMQError.
+    callers have to wait for a descriptor. Raises OSError.
     """
 
     def __init__(
         self,
-        ctx: zmq.Context[zmq.Socket[bytes]],
         endpoint: str,
         key: bytes,
         worker: str,
@@ -214,14 +210,13 @@ class DataServer:
         self._handler = handler
         self._clock = clock
         self._admission = Admission(key, worker, generation)
-        sock = open_socket(ctx, zmq.ROUTER)
-        try:
-            self._listening = Listening(sock, endpoint, on_full)
-        except (OSError, zmq.ZMQError):
-            sock.close(0)
-            raise
-        self._socket = FdSocket(sock, self._received, on_burst=on_burst, on_unsent=self._unsent)
-        self._listening.on_used = self._socket.look
+        self._socket = Router(
+            endpoint,
+            self._received,
+            on_burst=on_burst,
+            on_unsent=self._unsent,
+            on_full=on_full,
+        )
         self._outbox = Outbox(self._socket, self._lost)
         self._callers = Callers(worker, self._there, lambda: self._outbox.identities)
         self._loop = loop
@@ -247,9 +242,9 @@ class DataServer:
     def mend(self) -> bool:
         """Bind again if the socket file was removed; True if that was so.
 
-        Raises OSError and zmq.ZMQError.
+        Raises OSError.
         """
-        return not self._socket.closed and self._listening.mend()
+        return self._socket.mend()
 
     async def flushed(self) -> None:
         """Return when every answer that had to wait has left; the caller sets a deadline."""
@@ -258,13 +253,12 @@ class DataServer:
     def close(self, linger: float = 0.0) -> None:
         """Unbind and drop everything; twice is harmless.
 
-        Queued answers have `linger` seconds to leave, for which the context's `term` waits.
+        Queued answers have `linger` seconds to leave, during which this waits.
         """
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
         self._outbox.close()
-        self._listening.close()
         self._socket.close(linger)
 
     def send(self, connection: Connection, message: DataDown) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-import zmq
-
 from interlock.bus.codec import decode_data_down, encode
-from interlock.bus.errors import MalformedError, RequestTimeoutError
-from interlock.bus.line import Line, try_send
+from interlock.bus.errors import MalformedError, UnreachableError
+from interlock.bus.line import Line
+from interlock.bus.link import Link, LinkClosed, connected, path_of
 from interlock.bus.messages import Call, Cancel, Credit, Failure, Log, Open, Opened, Progress
 from interlock.bus.records import Target
 from interlock.bus.routes import Ending, PendingCall, Route
@@ -20,6 +20,8 @@ from interlock.bus.wording import spoken
 
 CONNECT_GRACE: Final = 2.0
 """Seconds that a call waits for a worker that takes no messages."""
+AGAIN: Final = 0.1
+"""Seconds between attempts to connect."""
 OPEN_TICKETS: Final = 64
 """Opened tickets that are remembered; an older one is opened again when it is needed."""
 
@@ -37,7 +39,10 @@ class _Opening:
 
 
 class Edge:
-    """One DEALER to one generation. It ends with that generation and is never used for another."""
+    """One DEALER to one generation. It ends with that generation and is never used for another.
+
+    Making one raises UnreachableError where there is no descriptor for it.
+    """
 
     def __init__(self, line: Line, target: Target) -> None:
         self._line = line
@@ -50,9 +55,12 @@ class Edge:
         self._ids = 0
         self.ended: str | None = None
         """Why the generation ended; None while it lives."""
-        self._sock = line.connect(
-            zmq.DEALER, target.endpoint, self._on_frames, target.worker, immediate=1
-        )
+        self._path = path_of(target.endpoint)
+        self._link: Link | None = None
+        self._waits_for_room = False
+        self._connect_at = 0.0
+        """When it is connected again, should it be lost; monotonic seconds."""
+        self._connect()
 
     def call(
         self,
@@ -103,7 +111,7 @@ class Edge:
         self.ended = reason or "The worker ended."
         for pending, _ in self._pending.values():
             pending.end("worker_died", message=self.ended, may_have_run=pending.sent)
-        self._line.disconnect(self._sock)
+        self._hang_up()
 
     def close(self) -> None:
         """Drop the connection; twice is harmless."""
@@ -136,13 +144,13 @@ class Edge:
     def _send(self, frames: list[bytes], pending: PendingCall) -> bool:
         """Send soon, and within the call's deadline; False if that is not possible."""
         until = min(pending.deadline, time.monotonic() + CONNECT_GRACE)
-        try:
-            while self.ended is None and not try_send(self._sock, frames):
-                self._line.wait_writable(self._sock, until)
-        except RequestTimeoutError:
-            if until < pending.deadline:
-                pending.end("unavailable", message=f"{self._worker} cannot be reached now.")
-            return False
+        while self.ended is None and not self._send_now(frames):
+            now = time.monotonic()
+            if now >= until:
+                if until < pending.deadline:
+                    pending.end("unavailable", message=f"{self._worker} cannot be reached now.")
+                return False
+            self._line.pump(min(until, now + AGAIN))
         if self.ended is not None:
             pending.end("worker_died", message=self.ended)
         return pending.ending is None
@@ -153,7 +161,57 @@ class Edge:
 
     def _try_send(self, message: Cancel | Credit) -> None:
         if self.ended is None:
-            try_send(self._sock, [encode(message)])
+            self._send_now([encode(message)])
+
+    # --- the connection ---
+
+    def _connect(self) -> None:
+        self._connect_at = time.monotonic() + AGAIN
+        try:
+            self._link = connected(self._path, "DEALER")
+        except OSError as error:
+            raise UnreachableError(self._worker, error.strerror or str(error)) from None
+        if self._link is not None:
+            self._waits_for_room = False
+            self._line.watch(self._link.fd, self._on_ready)
+
+    def _hang_up(self) -> None:
+        link, self._link = self._link, None
+        self._tickets.clear()  # they were opened on that connection
+        if link is not None:
+            self._line.unwatch(link.fd)
+            link.close()
+
+    def _send_now(self, frames: list[bytes]) -> bool:
+        """Send if the worker is connected and has room; nothing is kept for one that is not."""
+        if self._link is None:
+            if time.monotonic() >= self._connect_at:
+                with contextlib.suppress(UnreachableError):  # no descriptor, now
+                    self._connect()
+            return False
+        taken = self._link.send(frames)
+        self._watch_room(self._link)
+        return taken
+
+    def _watch_room(self, link: Link) -> None:
+        if link.pending != self._waits_for_room:
+            self._waits_for_room = link.pending
+            self._line.watch(link.fd, self._on_ready, writing=link.pending)
+
+    def _on_ready(self) -> None:
+        link = self._link
+        if link is None:
+            return
+        if self._waits_for_room:
+            link.flush()
+        try:
+            messages = link.receive()
+        except LinkClosed:
+            self._hang_up()
+            return
+        self._watch_room(link)
+        for frames in messages:
+            self._on_frames(frames)
 
     def _on_frames(self, frames: list[bytes]) -> None:
         try:

@@ -151,6 +151,8 @@ class Line:
         self._ids = 0
         self._inbox: dict[int, deque[Answer]] = {}
         self._handlers: dict[Socket, Handler] = {}
+        self._links: dict[int, Callable[[], None]] = {}
+        """By descriptor: what serves a connection that is none of these sockets."""
         self._ctx: zmq.Context[Socket] = OwnContext.made(PEER)
         self._poller = zmq.Poller()
         self._api = self.connect(zmq.DEALER, self.info.api, self._on_api, immediate=1)
@@ -178,6 +180,17 @@ class Line:
         if self._handlers.pop(sock, None) is not None:
             self._poller.unregister(sock)
             sock.close(0)
+
+    def watch(self, descriptor: int, on_ready: Callable[[], None], writing: bool = False) -> None:
+        """Have `on_ready` called when there is something to read, or room if it is `writing`."""
+        self._check_open()
+        self._links[descriptor] = on_ready
+        self._poller.register(descriptor, zmq.POLLIN | zmq.POLLOUT if writing else zmq.POLLIN)
+
+    def unwatch(self, descriptor: int) -> None:
+        """Undo `watch`; to be called before the descriptor is closed."""
+        if self._links.pop(descriptor, None) is not None:
+            self._poller.unregister(descriptor)
 
     def close(self) -> None:
         """Close every socket and end their I/O thread; twice is harmless."""
@@ -300,6 +313,10 @@ class Line:
         # What `Poller.poll` does, without its handling of unusual timeouts.
         ready = zmq.zmq_poll(self._poller.sockets, milliseconds)
         for sock, flags in ready:
+            if isinstance(sock, int):
+                if (on_ready := self._links.get(sock)) is not None:
+                    on_ready()
+                continue
             handler = self._handlers.get(sock)
             if flags & _IN and handler is not None:
                 try:

@@ -13,7 +13,7 @@ from typing import Final
 
 from interlock.bus.codec import Encoding, encode
 from interlock.bus.messages import CHUNK, CHUNK_WINDOW, Chunk, Result
-from interlock.bus.socket import FdSocket, Frames
+from interlock.bus.router import Frames, Router
 
 STALL: Final = 30.0
 """Seconds that an answer waits for credit or for room before it is given up."""
@@ -112,7 +112,7 @@ class Outbox:
     took nothing for too long.
     """
 
-    def __init__(self, socket: FdSocket, lost: Callable[[], None]) -> None:
+    def __init__(self, socket: Router, lost: Callable[[], None]) -> None:
         self._socket = socket
         self._lost = lost
         self._streams: dict[tuple[bytes, int], Stream] = {}

@@ -13,24 +13,14 @@ import errno
 import functools
 import os
 import platform
-import resource
 import select
 import socket
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    import asyncio
+from interlock.bus.entrance import Entrance
 
-RESERVE: Final = 64
-"""Descriptors that no connection gets: they are for processes and files. Of a small limit it is a
-quarter."""
-LOOK: Final = 0.25
-"""Seconds between two looks while nobody can be let in."""
-CALM: Final = 1.0
-AT_ONCE: Final = 0.0003
-"""Seconds that one look may go on letting in, if one after another waits."""
 _FIND: Final = 0.5
 """Seconds within which libzmq's thread must have begun to listen."""
 _PAUSE: Final = 0.0002
@@ -39,29 +29,14 @@ _REMOVE: Final = 2
 _MODIFY: Final = 3
 
 
-def for_connections(limit: int, first: bool = False) -> int:
-    """How many descriptors, of a limit, may be in use when one more connection comes.
-
-    Those that come `first` may have half of the reserve as well.
-
-    >>> for_connections(1024), for_connections(100), for_connections(1024, first=True)
-    (960, 75, 992)
-    """
-    reserve = min(RESERVE, limit // 4)
-    return limit - (reserve // 2 if first else reserve)
-
-
 class NoTurnstileError(Exception):
     """This system, or this libzmq, does not wait for connections in a way that can be guarded."""
 
 
-class Turnstile:
+class Turnstile(Entrance):
     """Stands before `accepting`, a listening socket that libzmq's thread waits on.
 
-    `waiting` is another descriptor of the same socket, which the loop can wait on too; whoever
-    made it closes it after `close`. Whoever comes here is let in before those at other sockets
-    where it is `first`. `on_full(True)` is called when somebody has to wait for a
-    descriptor, with False once nobody had to for `CALM` seconds or it is closed. Raises
+    `waiting` is another descriptor of the same socket, which the loop can wait on too. Raises
     NoTurnstileError where this cannot be done, and OSError where it can, but not now.
     """
 
@@ -72,22 +47,10 @@ class Turnstile:
         on_full: Callable[[bool], None],
         first: bool = False,
     ) -> None:
-        import asyncio
-
-        self.waiting = waiting
-        """The socket that it stands before."""
         self._accepting = accepting
-        self._on_full = on_full
-        self._first = first
-        self._full = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._calm: asyncio.TimerHandle | None = None
-        self._ready = select.poll()
-        self._ready.register(waiting, select.POLLIN)
         self._poller, self._data = _waiter(accepting)
-        self._stop()
-        self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(waiting, self._let_in)
+        self.pause()
+        super().__init__(waiting, on_full, first)
 
     def replace(self, waiting: socket.socket) -> None:
         """Have libzmq's thread wait on another listening socket in place of the one before.
@@ -99,65 +62,23 @@ class Turnstile:
         self._loop.remove_reader(self.waiting)
         self._turn(0, _REMOVE)
         os.dup2(waiting.fileno(), self._accepting, inheritable=False)
-        self._ready.unregister(self.waiting)
-        self._ready.register(waiting, select.POLLIN)
-        self.waiting = waiting
-        self._stop()
-        if self._timer is None:
-            self._loop.add_reader(waiting, self._let_in)
+        self.pause()
+        self.turn_to(waiting)
 
     def close(self) -> None:
         """Let nobody in any more; call it before the socket is closed."""
         # Afterwards the number may mean another connection, which must not be touched.
-        self._stop()
+        self.pause()
         self._accepting = -1
-        self._loop.remove_reader(self.waiting)
-        for timer in (self._timer, self._calm):
-            if timer is not None:
-                timer.cancel()
-        self._timer = self._calm = None
-        if self._full:
-            self._over()
+        super().close()
 
-    def _let_in(self) -> None:
-        end = time.monotonic() + AT_ONCE
-        while self._room():
-            self._turn(select.EPOLLIN | select.EPOLLONESHOT)
-            os.sched_yield()
-            if time.monotonic() > end or not self._ready.poll(0):
-                return
-        self._stop()
-        self._loop.remove_reader(self.waiting)
-        self._timer = self._loop.call_later(LOOK, self._look_again)
-        if self._calm is not None:
-            self._calm.cancel()
-            self._calm = None
-        if not self._full:
-            self._full = True
-            self._on_full(True)
+    def take(self) -> None:
+        """Have libzmq's thread take one connection."""
+        self._turn(select.EPOLLIN | select.EPOLLONESHOT)
+        os.sched_yield()
 
-    def _look_again(self) -> None:
-        self._timer = None
-        if self._room():
-            self._calm = self._loop.call_later(CALM, self._over)
-            self._loop.add_reader(self.waiting, self._let_in)
-        else:
-            self._timer = self._loop.call_later(LOOK, self._look_again)
-
-    def _room(self) -> bool:
-        """Whether the next connection gets one of the descriptors for connections.
-
-        New ones have the lowest free number, so that one tells without counting.
-        """
-        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        try:
-            lowest = os.dup(self._accepting)
-        except OSError:
-            return False
-        os.close(lowest)
-        return limit == resource.RLIM_INFINITY or lowest < for_connections(limit, self._first)
-
-    def _stop(self) -> None:
+    def pause(self) -> None:
+        """Have it take none."""
         self._turn(select.EPOLLONESHOT)
 
     def _turn(self, events: int, how: int = _MODIFY) -> None:
@@ -173,11 +94,6 @@ class Turnstile:
         event = _event()(events, self._data)
         done = _epoll_ctl()(self._poller, how, self._accepting, ctypes.byref(event))
         return 0 if done == 0 else ctypes.get_errno()
-
-    def _over(self) -> None:
-        self._calm = None
-        self._full = False
-        self._on_full(False)
 
 
 def _waiter(accepting: int) -> tuple[int, int]:

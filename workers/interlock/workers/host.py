@@ -138,7 +138,6 @@ class WorkerHost:
             raise WorkerError("internal", "this worker was given no data endpoint")
         try:
             self._data = DataServer(
-                self._ctx,
                 configure.endpoint,
                 configure.key,
                 self.boot.name,
@@ -147,7 +146,7 @@ class WorkerHost:
                 on_burst=on_burst,
                 on_full=self._callers_wait,
             )
-        except (OSError, zmq.ZMQError) as error:
+        except OSError as error:
             raise WorkerError(
                 "bind_failed", f"the data endpoint cannot be bound: {error}"
             ) from None
@@ -314,7 +313,7 @@ class WorkerHost:
         try:
             if self._data.mend():
                 self.log.warning("The socket file was removed; it is made again.")
-        except (OSError, zmq.ZMQError) as error:
+        except OSError as error:
             self._socketless = True
             message = f"its socket file was removed and cannot be made again ({error})"
             self.notice("socket_removed", "", message, f"interlock restart {self.boot.name}")

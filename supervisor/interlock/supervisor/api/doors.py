@@ -8,7 +8,7 @@ import resource
 from collections.abc import Callable
 from typing import Final
 
-from interlock.bus.turnstile import LOOK, for_connections
+from interlock.bus.entrance import LOOK, for_connections
 
 LEAST: Final = 128
 """Open files without which no supervisor starts."""

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-import zmq
-
 from interlock.bus.channel import DataEdge
 from interlock.bus.errors import TicketError, UnreachableError
 from interlock.bus.records import Target
@@ -21,8 +19,7 @@ RENEW_PATIENCE: Final = 5.0
 class EdgePool:
     """One connection per target generation, shared by all turns, dropped when that ends."""
 
-    def __init__(self, ctx: zmq.Context[zmq.Socket[bytes]]) -> None:
-        self._ctx = ctx
+    def __init__(self) -> None:
         self._edges: dict[str, tuple[int, DataEdge]] = {}
         self._ended: dict[str, int] = {}
 
@@ -42,7 +39,7 @@ class EdgePool:
         if known is not None:
             # A newer generation proves the end of the older one, should its `gone` be lost.
             self.gone(worker, known[0], "it was started again")
-        edge = DataEdge(self._ctx, target)
+        edge = DataEdge(target)
         self._edges[worker] = (generation, edge)
         return edge
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import zmq
 
 from interlock.bus import messages as m
 from interlock.bus.events import TurnFailed, TurnStarted
@@ -52,7 +51,7 @@ class AgentKind:
         self._memory = MemoryReturn()
         self._configured(body)
         prune(self._folder, time.time())
-        self._pool = EdgePool(zmq.Context.instance())
+        self._pool = EdgePool()
         self._desk = TicketDesk(host.send)
         return m.Ready()
 

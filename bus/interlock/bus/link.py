@@ -1,0 +1,176 @@
+"""One connection of the data plane: a ZeroMQ socket's end of it without libzmq's thread.
+
+A message through libzmq wakes a thread up at each end that only moves it on, which takes longer
+than the message itself. Here whoever has the message writes it, and whoever wants it reads it; the
+other end may be libzmq and does not notice.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from interlock.bus.messages import MAX_MESSAGE, ZERO_COPY
+from interlock.bus.zmtp import ProtocolFault, Reader, opening, prefix, small_message
+
+HIGH_WATER: Final = 1000
+"""Messages that wait for a peer that does not read, before sends to it fail."""
+MAX_FRAMES: Final = 8
+"""Frames of one message that are kept; no message of any plane has that many."""
+MAX_WAITING: Final = 16 << 20
+"""Bytes that wait for it; one message may be larger."""
+READ_SIZE: Final = 64 << 10
+_AWAY: Final = (errno.EAGAIN, errno.EINPROGRESS)
+"""The other end has no room for one that connects, now."""
+
+
+class LinkClosed(Exception):  # noqa: N818 - the end of a connection is no error
+    """The other end hung up, or has to be hung up on."""
+
+
+class Link:
+    """Owns a connected socket; never waits. `kind` is the type of this end: DEALER or ROUTER."""
+
+    __slots__ = ("_out", "_reader", "_sock", "_waiting", "closed", "fd")
+
+    def __init__(self, sock: socket.socket, kind: str) -> None:
+        sock.setblocking(False)
+        self._sock = sock
+        self.fd = sock.fileno()
+        self.closed = False
+        self._reader = Reader(kind, MAX_MESSAGE, MAX_FRAMES)
+        self._out: deque[bytes | memoryview] = deque()
+        self._waiting = 0
+        self._write([opening(kind)])
+
+    @property
+    def ready(self) -> bool:
+        """Whether messages can be sent: the other end has introduced itself."""
+        return self._reader.ready
+
+    @property
+    def identity(self) -> bytes:
+        """The name that the other end has given itself; usually empty."""
+        return self._reader.identity
+
+    @property
+    def pending(self) -> bool:
+        """Whether something waits until the other end reads: call `flush` when it can."""
+        return bool(self._out)
+
+    def send(self, frames: Sequence[bytes | memoryview]) -> bool:
+        """Send one message, or keep it until the other end reads; False if too many are kept.
+
+        Frames of `ZERO_COPY` bytes and more are not copied and must not change.
+        """
+        if self.closed or not self._reader.ready or self._full:
+            return False
+        if len(frames[-1]) < ZERO_COPY:
+            self._write([small_message(frames)])
+        else:
+            last = frames[-1]
+            first = b"".join(prefix(len(one), True) + bytes(one) for one in frames[:-1])
+            self._write([first + prefix(len(last), False), memoryview(last)])
+        return True
+
+    def send_all(self, messages: Sequence[Sequence[bytes | memoryview]]) -> int:
+        """Send small messages as one; returns how many of them, from the first, found room."""
+        if self.closed or not self._reader.ready or self._full:
+            return 0
+        taken = messages[: HIGH_WATER - len(self._out)]
+        if taken:
+            self._write([b"".join(map(small_message, taken))])
+        return len(taken)
+
+    def flush(self) -> None:
+        """Write what waits, as far as the other end takes it."""
+        out = self._out
+        while out and not self.closed:
+            first = out[0]
+            sent = self._sent([first])
+            self._waiting -= sent
+            if sent < len(first):
+                out[0] = memoryview(first)[sent:]
+                return
+            out.popleft()
+
+    def receive(self) -> list[list[bytes]]:
+        """Read once and return the messages that are whole now.
+
+        Raises LinkClosed.
+        """
+        try:
+            data = self._sock.recv(READ_SIZE)
+        except BlockingIOError:
+            return []
+        except OSError:
+            data = b""
+        if not data:
+            raise LinkClosed
+        try:
+            messages = self._reader.feed(data)
+        except ProtocolFault as fault:
+            raise LinkClosed(str(fault)) from None
+        if self._reader.replies:
+            replies, self._reader.replies = self._reader.replies, []
+            if len(self._out) < HIGH_WATER:
+                self._write(replies)
+        return messages
+
+    def close(self) -> None:
+        """Hang up; twice is harmless."""
+        if not self.closed:
+            self.closed = True
+            self._out.clear()
+            self._sock.close()
+
+    @property
+    def _full(self) -> bool:
+        return len(self._out) >= HIGH_WATER or self._waiting > MAX_WAITING
+
+    def _write(self, buffers: Sequence[bytes | memoryview]) -> None:
+        if self._out:
+            self._out.extend(buffers)
+            self._waiting += sum(map(len, buffers))
+            return
+        sent = self._sent(buffers)
+        for buffer in buffers:
+            if sent >= len(buffer):
+                sent -= len(buffer)
+            else:
+                rest = memoryview(buffer)[sent:] if sent else buffer
+                self._out.append(rest)
+                self._waiting += len(rest)
+                sent = 0
+
+    def _sent(self, buffers: Sequence[bytes | memoryview]) -> int:
+        try:
+            if len(buffers) == 1:
+                return self._sock.send(buffers[0])
+            return self._sock.sendmsg(buffers)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            # That the other end is gone is seen when reading, after all that it had said.
+            return sum(map(len, buffers))
+
+
+def connected(path: str, kind: str) -> Link | None:
+    """Connect to a socket file; None if nobody listens there, or there is no room now.
+
+    Raises OSError where no socket can be had at all.
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    number = sock.connect_ex(path)
+    if number:
+        sock.close()
+        return None
+    return Link(sock, kind)
+
+
+def path_of(endpoint: str) -> str:
+    """Return the socket file of an `ipc://` address."""
+    return endpoint.removeprefix("ipc://")
