@@ -24,7 +24,6 @@ MANY = 8
 @pytest.fixture(autouse=True)
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(callers, "MAX_CONNECTIONS", MANY)
-    monkeypatch.setattr(callers, "FIRST_LOOK", MANY // 2)
 
 
 def call(ticket: str = "t1", name: str = "echo", number: int = 1) -> bytes:

@@ -15,10 +15,6 @@ if TYPE_CHECKING:
 
 MAX_CONNECTIONS: Final = 1024
 """Connections with a valid ticket at the same time."""
-FIRST_LOOK: Final = 64
-"""Connections at which it is looked for the first time who is gone; then at twice what is left."""
-AGAIN: Final = 1.0
-"""Seconds between two such looks while there is no room."""
 MAX_REFUSED: Final = 1024
 """Refused tickets whose reason is remembered for the calls that follow."""
 LONGEST_ID: Final = 64
@@ -40,28 +36,16 @@ class Connection:
 
 
 class Callers:
-    """Owns the connections. A ROUTER does not tell whose peer is gone, only a send to it does.
+    """Owns the connections. `receiving()` tells which peers still get an answer."""
 
-    `there(connection)` sends a caller something that it need not hear and tells whether that has a
-    receiver; `receiving()` tells which peers still get an answer.
-    """
-
-    def __init__(
-        self,
-        worker: str,
-        there: Callable[[Connection], bool],
-        receiving: Callable[[], set[bytes]],
-    ) -> None:
+    def __init__(self, worker: str, receiving: Callable[[], set[bytes]]) -> None:
         self._worker = worker
-        self._there = there
         self._receiving = receiving
         self._connections: dict[bytes, Connection] = {}
-        self._look_at = FIRST_LOOK
-        self._looked = -AGAIN
         self._refused: OrderedDict[tuple[bytes, str], tuple[str, str]] = OrderedDict()
 
     def __len__(self) -> int:
-        """How many connections there are, some of them gone."""
+        """How many connections there are."""
         return len(self._connections)
 
     def __iter__(self) -> Iterator[Connection]:
@@ -77,13 +61,18 @@ class Callers:
 
         Raises OverloadedError if none is idle.
         """
-        if len(self._connections) >= min(self._look_at, MAX_CONNECTIONS):
-            self._look(now)
-            if len(self._connections) >= MAX_CONNECTIONS:
-                self._make_room()
+        if len(self._connections) >= MAX_CONNECTIONS:
+            self._make_room()
         connection = Connection(identity, encoding, Holder(caller), now)
         self._connections[identity] = connection
         return connection
+
+    def gone(self, identity: bytes) -> None:
+        """Drop a connection whose peer has hung up, and cancel what it asked for."""
+        connection = self._connections.pop(identity, None)
+        if connection is not None:
+            for call in tuple(connection.calls.values()):
+                call.cancel()
 
     def forget(self, before: float) -> None:
         """Drop idle connections whose tickets had all expired before that moment."""
@@ -107,18 +96,6 @@ class Callers:
         known = self._refused.get((identity, ticket))
         # A new one each time: an error that is raised keeps what the frames on its way hold.
         return InterlockError(known[1], code=known[0]) if known else TicketError("not_open")
-
-    def _look(self, now: float) -> None:
-        """Drop who is gone, at a cost that is small beside that of all who came since."""
-        if now < self._looked + AGAIN and len(self._connections) >= MAX_CONNECTIONS:
-            return
-        self._looked = now
-        for connection in tuple(self):
-            if not self._there(connection):
-                del self._connections[connection.identity]
-                for call in tuple(connection.calls.values()):
-                    call.cancel()
-        self._look_at = max(FIRST_LOOK, 2 * len(self._connections))
 
     def _make_room(self) -> None:
         """Give one idle connection up: of whoever has most, the one that was not used longest.

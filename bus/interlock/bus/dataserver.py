@@ -215,10 +215,11 @@ class DataServer:
             self._received,
             on_burst=on_burst,
             on_unsent=self._unsent,
+            on_gone=self._gone,
             on_full=on_full,
         )
         self._outbox = Outbox(self._socket, self._lost)
-        self._callers = Callers(worker, self._there, lambda: self._outbox.identities)
+        self._callers = Callers(worker, lambda: self._outbox.identities)
         self._loop = loop
         self._openings = itertools.count(-1, -1)
         self._sweeper: asyncio.TimerHandle | None = None
@@ -230,7 +231,7 @@ class DataServer:
 
     @property
     def edges(self) -> int:
-        """Connections that hold a valid ticket or have a call in flight, some of them gone."""
+        """Connections that hold a valid ticket or have a call in flight."""
         return len(self._callers)
 
     def revoke(self, revoke: Revoke) -> None:
@@ -336,13 +337,9 @@ class DataServer:
         else:
             self._answer(identity, encoding, Opened(ticket=ticket.claims.id))
 
-    def _there(self, connection: Connection) -> bool:
-        """Whether a caller is still connected; it hears once more of a ticket that it opened."""
-        ticket = next(iter(connection.holder.tickets), "")
-        sent = self._socket.send(
-            [connection.identity, encode(Opened(ticket=ticket), connection.encoding)]
-        )
-        return sent or not self._socket.unreachable
+    def _gone(self, identity: bytes) -> None:
+        self._callers.gone(identity)
+        self._outbox.gone(identity)
 
     def _call(self, frames: list[bytes], call: Call) -> None:
         if call.left_ms <= 0:

@@ -60,6 +60,8 @@ class Dealer:
         self._rest: asyncio.Handle | None = None
         self._sent = False
         """Something was sent since the last message came."""
+        self._full = False
+        """A message that was held found no room, so until the turn ends none is held."""
         self._held: list[tuple[Frames, Any]] = []
         self._over: asyncio.Handle | None = None
         try:
@@ -103,11 +105,12 @@ class Dealer:
         Each write is a system call and a wake-up of the other end. True may mean that the message
         is held; `on_unsent(token)` is called if it then finds no room. The order of messages stays.
         """
-        if not self._sent or len(frames[-1]) >= ZERO_COPY or not self._introduced:
-            self._sent = True
-            return self.send(frames)
         if len(self._held) >= MAX_HELD:
             self._release()
+        at_once = not self._sent or self._full or not self._introduced
+        if at_once or len(frames[-1]) >= ZERO_COPY:
+            self._sent = True
+            return self.send(frames)
         self._held.append((frames, token))
         if self._over is None:
             self._over = self._loop.call_soon(self._turn_over)
@@ -235,9 +238,9 @@ class Dealer:
 
     def _turn_over(self) -> None:
         self._over = None
-        self._sent = False
         if self._held:
             self._release()
+        self._sent = self._full = False
 
     def _release(self) -> None:
         held, self._held = self._held, []
@@ -246,4 +249,5 @@ class Dealer:
         if link is not None and link.pending and not self._writing:
             self._write_later(link)
         for _, token in held[taken:]:
+            self._full = True
             self._on_unsent(token)

@@ -45,7 +45,8 @@ class Router:
 
     `on_burst(True)` is called when a caller has sent more than one message, before the second one
     is delivered, and `on_burst(False)` after the last. `on_unsent(token)` is called for a message
-    of `send_soon` that found no room after all, `on_full` as by `Entrance`. Raises OSError.
+    of `send_soon` that found no room after all, `on_gone(identity)` when a peer has hung up, and
+    `on_full` as by `Entrance`. Raises OSError.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Router:
         *,
         on_burst: Callable[[bool], None] | None = None,
         on_unsent: Callable[[Any], None] = lambda token: None,
+        on_gone: Callable[[bytes], None] = lambda identity: None,
         on_full: Callable[[bool], None] = lambda full: None,
     ) -> None:
         self.closed = False
@@ -63,6 +65,7 @@ class Router:
         self._on_message = on_message
         self._on_burst = on_burst
         self._on_unsent = on_unsent
+        self._on_gone = on_gone
         self._loop = asyncio.get_running_loop()
         self._names = itertools.count(1)
         self._peers: dict[bytes, _Peer] = {}
@@ -72,6 +75,8 @@ class Router:
         self._late: asyncio.TimerHandle | None = None
         self._sent = False
         """Something was sent since the last message came."""
+        self._full = False
+        """A message that was held found no room, so until the turn ends none is held."""
         self._held: list[tuple[Frames, Any]] = []
         self._over: asyncio.Handle | None = None
         self._door = Door(address, self._connected, on_full)
@@ -92,14 +97,11 @@ class Router:
         Each write is a system call and a wake-up of the other end. True may mean that the message
         is held; `on_unsent(token)` is called if it then finds no room. The order of messages stays.
         """
-        if not self._sent or len(frames[-1]) >= ZERO_COPY:
-            self._sent = True
-            return self.send(frames)
-        if frames[0] not in self._peers:
-            self.unreachable = True
-            return False
         if len(self._held) >= MAX_HELD:
             self._release()
+        if not self._sent or self._full or len(frames[-1]) >= ZERO_COPY:
+            self._sent = True
+            return self.send(frames)
         self._held.append((frames, token))
         if self._over is None:
             self._over = self._loop.call_soon(self._turn_over)
@@ -160,6 +162,12 @@ class Router:
         self._peers[identity] = peer
         return True
 
+    def _hung_up(self, peer: _Peer) -> None:
+        # All that it said before is delivered: nothing is read while something waits for that.
+        self._forget(peer)
+        if peer.identity:
+            self._on_gone(peer.identity)
+
     def _forget(self, peer: _Peer) -> None:
         self._strangers.pop(peer.link.fd, None)
         if self._peers.get(peer.identity) is peer:
@@ -188,7 +196,7 @@ class Router:
         try:
             messages = link.receive()
         except LinkClosed:
-            self._forget(peer)
+            self._hung_up(peer)
             return
         if link.pending and not peer.writing:
             self._write_later(peer)
@@ -234,9 +242,9 @@ class Router:
 
     def _turn_over(self) -> None:
         self._over = None
-        self._sent = False
         if self._held:
             self._release()
+        self._sent = self._full = False
 
     def _release(self) -> None:
         held, self._held = self._held, []
@@ -251,6 +259,7 @@ class Router:
                 if peer.link.pending and not peer.writing:
                     self._write_later(peer)
             for _, token in messages[taken:]:
+                self._full = True
                 self.unreachable = peer is None
                 self._on_unsent(token)
 

@@ -171,6 +171,12 @@ class Outbox:
         """Send nothing more of that result."""
         self._drop((identity, call_id))
 
+    def gone(self, identity: bytes) -> None:
+        """Send nothing more to a peer that has hung up."""
+        for key in [key for key in self._streams if key[0] == identity]:
+            self._drop(key)
+            self._lost()
+
     def drop_stalled(self, now: float) -> None:
         """Give up results whose caller grants nothing any more."""
         for key, stream in list(self._streams.items()):
