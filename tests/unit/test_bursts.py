@@ -11,12 +11,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import zmq
 from data_rig import Rig, run
 
 from interlock.bus.channel import IncomingCall
 from interlock.bus.messages import CallReports, ControlUp
-from interlock.bus.socket import FdSocket, open_socket
 from interlock.workers.kind import Gauges
 from interlock.workers.mcp.transport import GATHERED, StdioTransport
 from interlock.workers.reports import BATCH_SIZE, CallReporter
@@ -100,36 +98,6 @@ def test_lines_wait_in_order_for_a_server_that_does_not_read() -> None:
     with_transport(test)
 
 
-def test_a_socket_says_when_messages_come_right_after_each_other(tmp_path: Path) -> None:
-    async def test(rig: Rig) -> None:
-        left, right = open_socket(rig.ctx, zmq.DEALER), open_socket(rig.ctx, zmq.DEALER)
-        left.bind(f"ipc://{tmp_path}/pair")
-        right.connect(f"ipc://{tmp_path}/pair")
-        said: list[bytes | bool] = []
-        done = asyncio.Event()
-
-        def received(frames: list[bytes]) -> None:
-            said.extend(frames)
-            if frames == [b"99"]:
-                done.set()
-
-        writer = FdSocket(right, lambda frames: None)
-        assert all(writer.send([b"%d" % n]) for n in range(100))
-        left.poll(10_000)  # some are there before anybody looks
-        reader = FdSocket(left, received, budget=10, on_burst=said.append)
-        async with asyncio.timeout(10):
-            await done.wait()
-        await asyncio.sleep(0)  # the end of the callback that delivered the last one
-        assert [one for one in said if not isinstance(one, bool)] == [b"%d" % n for n in range(100)]
-        marks = [one for one in said if isinstance(one, bool)]
-        assert marks
-        assert marks == [True, False] * (len(marks) // 2)
-        reader.close()
-        writer.close()
-
-    run(tmp_path, test)
-
-
 def test_calls_under_way_are_reported_once_when_they_end_in_time() -> None:
     async def scenario() -> list[CallReports]:
         sent: list[ControlUp] = []
@@ -172,54 +140,6 @@ def test_an_answered_call_is_freed_without_the_collector(tmp_path: Path) -> None
             gc.enable()
 
     run(tmp_path, test)
-
-
-def test_held_messages_leave_in_order_with_those_that_are_not_held(tmp_path: Path) -> None:
-    async def test(rig: Rig) -> None:
-        left, right = open_socket(rig.ctx, zmq.DEALER), open_socket(rig.ctx, zmq.DEALER)
-        left.bind(f"ipc://{tmp_path}/pair")
-        right.connect(f"ipc://{tmp_path}/pair")
-        got: list[bytes] = []
-        done = asyncio.Event()
-
-        def received(frames: list[bytes]) -> None:
-            got.append(frames[0])
-            if len(got) == 300:
-                done.set()
-
-        reader, writer = FdSocket(left, received), FdSocket(right, lambda frames: None)
-        for n in range(300):
-            frames = [b"%d" % n, b"x" * (100_000 if n == 150 else 10)]
-            assert writer.send(frames) if n % 70 == 69 else writer.send_soon(frames)
-        assert writer.held  # so the burst was one
-        async with asyncio.timeout(10):
-            await done.wait()
-        assert got == [b"%d" % n for n in range(300)]
-        reader.close()
-        writer.close()
-
-    run(tmp_path, test)
-
-
-def test_a_held_message_that_finds_no_room_is_handed_back() -> None:
-    async def scenario() -> None:
-        with zmq.Context() as ctx, open_socket(ctx, zmq.DEALER, sndhwm=5) as sock:
-            sock.bind("inproc://nobody-reads")
-            back: list[int] = []
-            with open_socket(ctx, zmq.DEALER, rcvhwm=5) as peer:
-                peer.connect("inproc://nobody-reads")
-                writer = FdSocket(sock, lambda frames: None, on_unsent=back.append)
-                taken = [n for n in range(200) if writer.send_soon([b"x"], n)]
-                await asyncio.sleep(0)
-                assert not writer.held
-                refused = set(range(200)) - set(taken)
-                kept = set(taken) - set(back)
-                assert refused and back and 5 <= len(kept) <= 10
-                # Whoever was refused at once came after those who were handed back.
-                assert max(kept) < min(back) < max(back) < min(refused)
-                writer.close()
-
-    asyncio.run(scenario())
 
 
 def test_a_call_that_is_cancelled_in_its_own_burst_does_not_go_on(tmp_path: Path) -> None:

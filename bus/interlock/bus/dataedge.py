@@ -373,7 +373,8 @@ class DataEdge:
             if message.id == 0 and isinstance(message, Failure):
                 self.refused = message.message
                 # One that names no ticket is the oldest one's: a target answers in order.
-                if named := message.ticket or next(iter(self._opening), ""):
+                named = message.ticket or next(iter(self._opening), "")
+                if named in self._opening:
                     self._not_opened(named)
             else:
                 self.late += 1

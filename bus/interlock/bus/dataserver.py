@@ -405,24 +405,31 @@ class DataServer:
     def _answer(self, identity: bytes, encoding: Encoding, answer: Failure | Opened) -> None:
         frames = [identity, encode(answer, encoding)]
         call_id = answer.id if isinstance(answer, Failure) else 0
+        # An answer to `open` is no call's: each has a number of its own, below those of calls.
+        number = call_id or next(self._openings)
         # What is opened is answered in order, also when one of the answers has to wait.
-        if (not call_id and self._outbox.opens(identity)) or not self._socket.send(frames):
-            # An answer to `open` is no call's: each has a number of its own, below those of calls.
-            self._unsent((call_id or next(self._openings), frames))
+        if not call_id and self._outbox.opens(identity):
+            self._keep(number, frames)
+        elif not self._socket.send(frames):
+            self._unsent((number, frames))
 
     def _lost(self) -> None:
         self.dropped += 1
 
     def _unsent(self, answer: tuple[int, list[bytes]]) -> None:
-        """Keep an answer that found its caller's queue full; there is no other one."""
-        call_id, frames = answer
+        """Keep an answer that has just found its caller's queue full; there is no other one."""
+        if self._socket.unreachable:
+            self._lost()
+        else:
+            self._keep(*answer)
+
+    def _keep(self, number: int, frames: list[bytes]) -> None:
         identity = frames[0]
         waiting, _ = self._outbox.held(identity)
-        known = self._outbox.sends(identity, call_id)
-        if self._socket.unreachable or known or waiting >= MAX_IN_FLIGHT:
-            self.dropped += 1
+        if self._outbox.sends(identity, number) or waiting >= MAX_IN_FLIGHT:
+            self._lost()
         else:
-            self._outbox.add(WholeAnswer(call_id, frames, self.time()))
+            self._outbox.add(WholeAnswer(number, frames, self.time()))
             self._sweep_later()  # it is kept for a while only
 
     def _sweep_later(self) -> None:

@@ -7,7 +7,6 @@ other end may be libzmq and does not notice.
 
 from __future__ import annotations
 
-import errno
 import socket
 from collections import deque
 from collections.abc import Sequence
@@ -23,8 +22,6 @@ MAX_FRAMES: Final = 8
 MAX_WAITING: Final = 16 << 20
 """Bytes that wait for it; one message may be larger."""
 READ_SIZE: Final = 64 << 10
-_AWAY: Final = (errno.EAGAIN, errno.EINPROGRESS)
-"""The other end has no room for one that connects, now."""
 
 
 class LinkClosed(Exception):  # noqa: N818 - the end of a connection is no error
@@ -34,7 +31,7 @@ class LinkClosed(Exception):  # noqa: N818 - the end of a connection is no error
 class Link:
     """Owns a connected socket; never waits. `kind` is the type of this end: DEALER or ROUTER."""
 
-    __slots__ = ("_out", "_reader", "_sock", "_waiting", "closed", "fd")
+    __slots__ = ("_broken", "_bytes", "_messages", "_out", "_reader", "_sock", "closed", "fd")
 
     def __init__(self, sock: socket.socket, kind: str) -> None:
         sock.setblocking(False)
@@ -42,8 +39,12 @@ class Link:
         self.fd = sock.fileno()
         self.closed = False
         self._reader = Reader(kind, MAX_MESSAGE, MAX_FRAMES)
-        self._out: deque[bytes | memoryview] = deque()
-        self._waiting = 0
+        self._out: deque[tuple[bytes | memoryview, int]] = deque()
+        """What waits, and of how many messages each buffer is the end."""
+        self._messages = 0
+        self._bytes = 0
+        self._broken = False
+        """The other end is gone; what it had said before may still be there to be read."""
         self._write([opening(kind)])
 
     @property
@@ -62,7 +63,9 @@ class Link:
         return bool(self._out)
 
     def send(self, frames: Sequence[bytes | memoryview]) -> bool:
-        """Send one message, or keep it until the other end reads; False if too many are kept.
+        """Send one message, or keep it until the other end reads.
+
+        False if too many are kept, or the other end is gone: then it did not get this one.
 
         Frames of `ZERO_COPY` bytes and more are not copied and must not change.
         """
@@ -74,27 +77,27 @@ class Link:
             last = frames[-1]
             first = b"".join(prefix(len(one), True) + bytes(one) for one in frames[:-1])
             self._write([first + prefix(len(last), False), memoryview(last)])
-        return True
+        return not self._broken
 
     def send_all(self, messages: Sequence[Sequence[bytes | memoryview]]) -> int:
         """Send small messages as one; returns how many of them, from the first, found room."""
         if self.closed or not self._reader.ready or self._full:
             return 0
-        taken = messages[: HIGH_WATER - len(self._out)]
-        if taken:
-            self._write([b"".join(map(small_message, taken))])
-        return len(taken)
+        taken = messages[: HIGH_WATER - self._messages]
+        self._write([b"".join(map(small_message, taken))], len(taken))
+        return 0 if self._broken else len(taken)
 
     def flush(self) -> None:
         """Write what waits, as far as the other end takes it."""
         out = self._out
         while out and not self.closed:
-            first = out[0]
+            first, messages = out[0]
             sent = self._sent([first])
-            self._waiting -= sent
+            self._bytes -= sent
             if sent < len(first):
-                out[0] = memoryview(first)[sent:]
+                out[0] = (memoryview(first)[sent:], messages)
                 return
+            self._messages -= messages
             out.popleft()
 
     def receive(self) -> list[list[bytes]]:
@@ -116,7 +119,7 @@ class Link:
             raise LinkClosed(str(fault)) from None
         if self._reader.replies:
             replies, self._reader.replies = self._reader.replies, []
-            if len(self._out) < HIGH_WATER:
+            if not self._full:
                 self._write(replies)
         return messages
 
@@ -129,22 +132,21 @@ class Link:
 
     @property
     def _full(self) -> bool:
-        return len(self._out) >= HIGH_WATER or self._waiting > MAX_WAITING
+        return self._broken or self._messages >= HIGH_WATER or self._bytes > MAX_WAITING
 
-    def _write(self, buffers: Sequence[bytes | memoryview]) -> None:
-        if self._out:
-            self._out.extend(buffers)
-            self._waiting += sum(map(len, buffers))
-            return
-        sent = self._sent(buffers)
+    def _write(self, buffers: Sequence[bytes | memoryview], messages: int = 1) -> None:
+        """Write buffers that are so many messages, or keep what is left of them."""
+        sent = 0 if self._out else self._sent(buffers)
         for buffer in buffers:
             if sent >= len(buffer):
                 sent -= len(buffer)
-            else:
-                rest = memoryview(buffer)[sent:] if sent else buffer
-                self._out.append(rest)
-                self._waiting += len(rest)
-                sent = 0
+                continue
+            left = memoryview(buffer)[sent:] if sent else buffer
+            self._bytes += len(left)
+            last = buffer is buffers[-1]
+            self._messages += messages if last else 0
+            self._out.append((left, messages if last else 0))
+            sent = 0
 
     def _sent(self, buffers: Sequence[bytes | memoryview]) -> int:
         try:
@@ -154,18 +156,22 @@ class Link:
         except BlockingIOError:
             return 0
         except OSError:
-            # That the other end is gone is seen when reading, after all that it had said.
+            self._broken = True
             return sum(map(len, buffers))
 
 
 def connected(path: str, kind: str) -> Link | None:
     """Connect to a socket file; None if nobody listens there, or there is no room now.
 
-    Raises OSError where no socket can be had at all.
+    Raises OSError where no socket can be had at all, or the path is none.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-    number = sock.connect_ex(path)
-    if number:
+    try:
+        missing = sock.connect_ex(path)
+    except OSError:  # no path at all
+        sock.close()
+        raise
+    if missing:
         sock.close()
         return None
     return Link(sock, kind)

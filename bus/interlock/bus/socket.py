@@ -24,8 +24,6 @@ MAX_FRAMES: Final = 8
 """Frames of one message that are kept; no message of any plane has that many."""
 SKIPPED: Final = 500
 """Frames of a message of too many that are thrown away in one turn of the loop."""
-MAX_HELD: Final = 64
-"""Messages of a burst that are held back until they are sent together."""
 OWN_DESCRIPTORS: Final = 8
 """Descriptors that a context and its first socket take."""
 HANDSHAKE_MS: Final = 5000
@@ -157,25 +155,19 @@ class FdSocket:
     other callbacks have a turn), and sends look again afterwards.
 
     `on_writable` is called after each wake-up while `want_writable` is True and a peer can take
-    messages. `on_burst(True)` is called when more than one message waits, before the second one is
-    delivered, and `on_burst(False)` after the last: what the messages cause may be done at once for
-    all of them.
+    messages.
     """
 
     __slots__ = (
         "_again",
         "_draining",
         "_fd",
-        "_full",
         "_get",
-        "_held",
         "_identified",
         "_long",
         "_looked",
         "_loop",
-        "_on_burst",
         "_on_message",
-        "_on_unsent",
         "_on_writable",
         "_recv",
         "_send",
@@ -192,8 +184,6 @@ class FdSocket:
         on_message: Callable[[list[bytes]], None],
         budget: int = 64,
         on_writable: Callable[[], None] | None = None,
-        on_burst: Callable[[bool], None] | None = None,
-        on_unsent: Callable[[Any], None] | None = None,
     ) -> None:
         # Imported here: the synchronous client uses this module and should not pay for asyncio.
         import asyncio
@@ -206,11 +196,6 @@ class FdSocket:
         self._identified = zmq_socket.type == zmq.ROUTER
         self._on_message = on_message
         self._on_writable = on_writable
-        self._on_burst = on_burst
-        self._on_unsent = on_unsent
-        self._held: list[tuple[Frames, Any]] = []
-        self._full = False
-        """A message that was held found no room, so until the turn ends none is held."""
         self.budget = budget
         self.closed = False
         self.unreachable = False
@@ -251,42 +236,6 @@ class FdSocket:
         """
         if self.closed:
             return False
-        if self._held:
-            self._release()
-        return self._send_now(frames)
-
-    def send_soon(self, frames: Frames, token: Any = None) -> bool:
-        """Send as `send` does; in a burst, together with others at the end of the loop's turn.
-
-        libzmq wakes its thread up for each message that comes alone, which costs more than the
-        message. True may mean that the message is held; `on_unsent(token)` is called if it then
-        cannot be queued. The order of messages stays.
-        """
-        if self._draining or not (self._looked or self._again or self._held):
-            return self.send(frames)
-        if len(self._held) >= MAX_HELD:
-            self._release()
-        if self._full or self.closed or len(frames[-1]) >= ZERO_COPY:
-            return self.send(frames)
-        self._held.append((frames, token))
-        if self._again is None:
-            self._again = self._loop.call_soon(self._drain_rest)
-        return True
-
-    @property
-    def held(self) -> list[Any]:
-        """The tokens of messages that wait for the end of the loop's turn."""
-        return [token for _, token in self._held]
-
-    def _release(self) -> None:
-        held, self._held = self._held, []
-        for frames, token in held:
-            if not self._send_now(frames):
-                self._full = True
-                if self._on_unsent is not None:
-                    self._on_unsent(token)
-
-    def _send_now(self, frames: Frames) -> bool:
         send = self._send
         try:
             for frame in frames[:-1]:
@@ -313,9 +262,6 @@ class FdSocket:
         """
         if self.closed:
             return
-        if linger and self._held:
-            self._release()
-        self._held.clear()
         self.closed = self.unreachable = True
         self._loop.remove_reader(self._fd)
         if self._again is not None:
@@ -333,9 +279,6 @@ class FdSocket:
         self._again = self._loop.call_soon(self._drain_rest)
 
     def _drain_rest(self) -> None:
-        if self._held:
-            self._release()
-        self._full = False
         if self._get(_EVENTS) & _IN or self._want_writable:
             self._drain()
         else:
@@ -343,7 +286,7 @@ class FdSocket:
             self._again = None
 
     def _drain(self) -> None:
-        self._looked = self._full = False
+        self._looked = False
         if self._again is not None:
             self._again.cancel()
             self._again = None
@@ -351,8 +294,6 @@ class FdSocket:
         more, burst = True, False
         self._draining = True
         try:
-            if self._held:
-                self._release()
             # The descriptor rarely wakes up for nothing, so the first receive does not ask.
             frames = self._receive()
             while frames is not None:
@@ -366,8 +307,6 @@ class FdSocket:
                     # For a lone message asking is cheaper than the exception of a receive that
                     # finds nothing; in a burst that exception comes once, asking costs each time.
                     burst = bool(get(_EVENTS) & _IN)
-                    if burst and self._on_burst is not None:
-                        self._on_burst(True)
                 frames = self._receive() if burst else None
             more = frames is not None
         finally:
@@ -375,8 +314,6 @@ class FdSocket:
             self._draining = False
             if (more or self._long) and not self.closed:
                 self._again = self._loop.call_soon(self._drain_rest)
-            if burst and self._on_burst is not None:
-                self._on_burst(False)
         if self._want_writable and self._on_writable is not None and get(_EVENTS) & _OUT:
             self._on_writable()
 

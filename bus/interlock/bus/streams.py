@@ -7,7 +7,7 @@ here if their caller's queue was full, and are sent when it has room again.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Final
 
@@ -116,6 +116,8 @@ class Outbox:
         self._socket = socket
         self._lost = lost
         self._streams: dict[tuple[bytes, int], Stream] = {}
+        self._opens: Counter[bytes] = Counter()
+        """By peer: how many answers to an `open` wait."""
         self._ready: deque[Stream] = deque()
         self._stuck: dict[bytes, list[Stream]] = {}
         """By peer: what waits until it has room."""
@@ -131,9 +133,7 @@ class Outbox:
 
     def opens(self, identity: bytes) -> bool:
         """Whether an answer to an `open` of that peer waits; its number is negative."""
-        if not self._streams:
-            return False
-        return any(peer == identity and number < 0 for peer, number in self._streams)
+        return self._opens[identity] > 0
 
     def held(self, identity: bytes) -> tuple[int, int]:
         """Return how many answers are kept for a peer until it takes them, and their bytes."""
@@ -155,6 +155,7 @@ class Outbox:
     def add(self, stream: Stream) -> None:
         """Begin to send an answer, in later turns of the loop."""
         self._streams[stream.identity, stream.id] = stream
+        self._opens[stream.identity] += stream.id < 0
         self._empty.clear()
         self._queue(stream)
 
@@ -210,8 +211,10 @@ class Outbox:
             self._pump_handle = self._loop.call_soon(self._pump)
 
     def _drop(self, key: tuple[bytes, int]) -> None:
-        self._streams.pop(key, None)
+        if self._streams.pop(key, None) is not None:
+            self._opens[key[0]] -= key[1] < 0
         if not self._streams:
+            self._opens.clear()
             self._empty.set()
 
     def _pump(self) -> None:
