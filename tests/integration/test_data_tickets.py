@@ -189,6 +189,48 @@ def test_tickets_are_answered_in_order_also_when_answers_have_to_wait(tmp_path: 
     run(tmp_path, test)
 
 
+def test_what_is_opened_is_answered_although_somebody_else_is_gone(tmp_path: Path) -> None:
+    async def test(rig: Rig) -> None:
+        raw, more = rig.raw(), 8
+        asked = 0
+        while not rig.server._outbox.busy:  # so the answers to those that follow wait behind it
+            for _ in range(50):
+                raw.send(encode(Open(ticket=ticket(id="t0"))))
+                asked += 1
+            await asyncio.sleep(0)
+        assert not rig.server._socket.send([b"nobody", b"x"])
+        for n in range(1, more):
+            raw.send(encode(Open(ticket=ticket(id=f"t{n}"))))
+        answered = set[str]()
+        while len(answered) < more:
+            message = decode_data_down((await raw.receive())[0])
+            assert isinstance(message, Opened)
+            answered.add(message.ticket)
+        assert rig.server.dropped == 0
+        raw.close()
+
+    run(tmp_path, test)
+
+
+def test_names_of_tickets_that_nobody_opened_are_not_kept(tmp_path: Path) -> None:
+    async def test(rig: Rig) -> None:
+        rig.server.close()
+        router, asked = open_socket(rig.ctx, zmq.ROUTER), asyncio.Queue[list[bytes]]()
+        router.bind(rig.address)
+        target = FdSocket(router, asked.put_nowait)
+        edge = rig.edge()
+        identity = (await asked.get())[0]
+        for n in range(100):
+            failure = Failure(id=0, code="denied", message="It is void.", ticket=f"{n}" * 1000)
+            assert target.send([identity, encode(failure)])
+        target.send([identity, encode(Failure(id=1, code="denied", message="It is void."))])
+        assert (await edge.call("echo", b"{}", GRACE)).outcome == "denied"
+        assert not edge._refused
+        target.close()
+
+    run(tmp_path, test)
+
+
 class Scripted:
     """A serving worker that says what a test tells it, in a thread."""
 
