@@ -64,8 +64,8 @@ class Entrance(abc.ABC):
         self._loop.add_reader(waiting, self._let_in)
 
     @abc.abstractmethod
-    def take(self) -> None:
-        """Let the one in who waits longest, if anybody still does."""
+    def take(self) -> bool:
+        """Let the one in who waits longest, if anybody still does; False if that is impossible."""
 
     def pause(self) -> None:  # noqa: B027 - most have nothing to do
         """Prepare for a time in which nobody is let in."""
@@ -91,8 +91,7 @@ class Entrance(abc.ABC):
 
     def _let_in(self) -> None:
         end = time.monotonic() + AT_ONCE
-        while self._room():
-            self.take()
+        while self._room() and self.take():
             if time.monotonic() > end or not self._ready.poll(0):
                 return
         self.pause()
@@ -148,13 +147,16 @@ class Door(Entrance):
         self._on_connection = on_connection
         super().__init__(self._listen(), on_full)
 
-    def take(self) -> None:
-        """Accept one connection, if somebody still waits."""
+    def take(self) -> bool:
+        """Accept one connection, if somebody still waits; False where the system has no room."""
         try:
             connection = self.waiting.accept()[0]
-        except OSError:  # gone again, or no descriptor after all: then it still waits
-            return
+        except (BlockingIOError, ConnectionError):  # gone again
+            return True
+        except OSError:
+            return False
         self._on_connection(connection)
+        return True
 
     def mend(self) -> bool:
         """Listen again if the file is not there or another one; True if that was so.

@@ -72,10 +72,11 @@ class Turnstile(Entrance):
         self._accepting = -1
         super().close()
 
-    def take(self) -> None:
+    def take(self) -> bool:
         """Have libzmq's thread take one connection."""
         self._turn(select.EPOLLIN | select.EPOLLONESHOT)
         os.sched_yield()
+        return True
 
     def pause(self) -> None:
         """Have it take none."""
