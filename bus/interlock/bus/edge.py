@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from interlock.bus.codec import decode_data_down, encode
 from interlock.bus.errors import MalformedError, UnreachableError
@@ -25,16 +24,16 @@ AGAIN: Final = 0.1
 OPEN_TICKETS: Final = 64
 """Opened tickets that are remembered; an older one is opened again when it is needed."""
 
+_T = TypeVar("_T")
 OnProgress = Callable[[Progress], None]
 
 
 class _Opening:
     """A ticket that is being opened."""
 
-    __slots__ = ("answer", "id")
+    __slots__ = ("answer",)
 
-    def __init__(self, ticket_id: str) -> None:
-        self.id = ticket_id
+    def __init__(self) -> None:
         self.answer: Opened | Failure | None = None
 
 
@@ -49,8 +48,8 @@ class Edge:
         self._generation = target.generation
         self._worker = target.worker
         self._tickets: dict[str, str] = {}
-        self._openings: deque[_Opening] = deque(maxlen=OPEN_TICKETS)
-        """Those without an answer, the oldest first."""
+        self._openings: dict[str, _Opening] = {}
+        """By id: those without an answer, the oldest first."""
         self._pending: dict[int, tuple[PendingCall, OnProgress | None]] = {}
         self._ids = 0
         self.ended: str | None = None
@@ -122,17 +121,17 @@ class Edge:
         known = self._tickets.get(token)
         if known is not None:
             return known
-        opening = _Opening(peek(token).id)
+        ticket_id, opening = peek(token).id, _Opening()
         if self._send([encode(Open(ticket=token))], pending):
-            self._openings.append(opening)
+            remember(self._openings, ticket_id, opening)
             while opening.answer is None and self.ended is None:
                 if time.monotonic() >= pending.deadline:
                     break
                 self._line.pump(pending.deadline)
         match opening.answer:
             case Opened():
-                remember(self._tickets, token, opening.id)
-                return opening.id
+                remember(self._tickets, token, ticket_id)
+                return ticket_id
             case Failure():
                 pending.end(opening.answer.code, message=opening.answer.message)
             case _ if self.ended is not None:
@@ -178,6 +177,7 @@ class Edge:
     def _hang_up(self) -> None:
         link, self._link = self._link, None
         self._tickets.clear()  # they were opened on that connection
+        self._openings.clear()
         if link is not None:
             self._line.unwatch(link.fd)
             link.close()
@@ -223,7 +223,7 @@ class Edge:
         if isinstance(message, Log):
             return
         if isinstance(message, Opened):
-            self._on_opened(message)
+            self._answered(message.ticket, message)
             return
         if message.id == 0:
             if isinstance(message, Failure):
@@ -238,31 +238,22 @@ class Edge:
         if on_progress is not None and isinstance(message, Progress):
             on_progress(message)
 
-    def _on_opened(self, message: Opened) -> None:
-        opening = self._opening(message.ticket)
-        if opening is not None:
-            opening.answer = message
-
     def _on_refused(self, message: Failure) -> None:
         # One that names no ticket is the oldest one's, also if nobody waits for that any more.
-        oldest = self._openings[0].id if self._openings else ""
-        opening = self._opening(message.ticket or oldest)
+        self._answered(message.ticket or next(iter(self._openings), ""), message)
+
+    def _answered(self, ticket: str, answer: Opened | Failure) -> None:
+        opening = self._openings.pop(ticket, None)
         if opening is not None:
-            opening.answer = message
-
-    def _opening(self, ticket: str) -> _Opening | None:
-        """Take out what is being opened under that id."""
-        found = next((one for one in self._openings if one.id == ticket), None)
-        if found is not None:
-            self._openings.remove(found)
-        return found
+            opening.answer = answer
 
 
-def remember(tickets: dict[str, str], token: str, ticket_id: str) -> None:
-    """Note the id of an opened ticket; the oldest of too many is forgotten."""
+def remember(tickets: dict[str, _T], ticket: str, value: _T) -> None:
+    """Note something of a ticket as the newest; the oldest of too many is forgotten."""
+    tickets.pop(ticket, None)
     if len(tickets) >= OPEN_TICKETS:
         del tickets[next(iter(tickets))]
-    tickets[token] = ticket_id
+    tickets[ticket] = value
 
 
 def _too_late(timeout: float) -> str:
