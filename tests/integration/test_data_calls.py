@@ -492,3 +492,22 @@ def test_a_chunk_that_does_not_fit_ends_the_call(tmp_path: Path) -> None:
         fake.close()
 
     run(tmp_path, test)
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_a_result_that_came_before_its_worker_died_is_not_lost(tmp_path: Path, size: int) -> None:
+    """Also if the caller was busy, and hears of the end first."""
+
+    async def test(rig: Rig) -> None:
+        edge = rig.edge()
+        futures = [edge.call("park", b"{}", 30) for _ in range(2)]
+        done, other = [await rig.next_parked() for _ in futures]
+        done.result(b"x" * size)
+        rig.server.close()
+        edge.gone("It died.")
+        answers = [future.result() for future in futures]
+        assert [answer.outcome for answer in answers] == ["ok", "worker_died"]
+        assert answers[0].body == b"x" * size
+        assert not other.cancelled
+
+    run(tmp_path, test)

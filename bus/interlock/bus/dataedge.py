@@ -243,7 +243,12 @@ class DataEdge:
         return future
 
     def gone(self, reason: str) -> None:
-        """Fail all calls in flight with `worker_died` and drop the connection."""
+        """Fail all calls in flight with `worker_died` and drop the connection.
+
+        A call whose result has come already, but was not read yet, ends with that.
+        """
+        if not self._ended:
+            self._socket.hear_out()
         self._shut("worker_died", reason or f"{self.worker} ended.")
 
     def close(self) -> None:

@@ -116,6 +116,13 @@ class Dealer:
             self._over = self._loop.call_soon(self._turn_over)
         return True
 
+    def hear_out(self) -> None:
+        """Deliver what a peer that is gone has said, before `close`."""
+        if self._link is not None:
+            self._inbox.extend(self._link.last_words())
+        while self._inbox and not self.closed:
+            self._on_message(self._inbox.popleft())
+
     def close(self) -> None:
         """Hang up and connect no more; twice is harmless."""
         self.closed = True

@@ -107,6 +107,9 @@ class Edge:
         """Fail what is in flight and drop the connection; twice is harmless."""
         if self.ended is not None:
             return
+        if self._link is not None:  # a result may have come and not be read yet
+            for frames in self._link.last_words():
+                self._on_frames(frames)
         self.ended = reason or "The worker ended."
         for pending, _ in self._pending.values():
             pending.end("worker_died", message=self.ended, may_have_run=pending.sent)

@@ -7,6 +7,7 @@ other end may be libzmq and does not notice.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections import deque
 from collections.abc import Sequence
@@ -22,6 +23,8 @@ MAX_FRAMES: Final = 8
 MAX_WAITING: Final = 16 << 20
 """Bytes that wait for it; one message may be larger."""
 READ_SIZE: Final = 64 << 10
+LAST_READS: Final = 64
+"""Reads from an end that is gone: more than the system keeps of one connection."""
 
 
 class LinkClosed(Exception):  # noqa: N818 - the end of a connection is no error
@@ -105,23 +108,26 @@ class Link:
 
         Raises LinkClosed.
         """
-        try:
-            data = self._sock.recv(READ_SIZE)
-        except BlockingIOError:
+        data = self._read()
+        if data is None:
             return []
-        except OSError:
-            data = b""
-        if not data:
-            raise LinkClosed
-        try:
-            messages = self._reader.feed(data)
-        except ProtocolFault as fault:
-            raise LinkClosed(str(fault)) from None
+        messages = self._messages_of(data)
         if self._reader.replies:
             replies, self._reader.replies = self._reader.replies, []
             if not self._full:
                 self._write(replies)
         return messages
+
+    def last_words(self) -> list[list[bytes]]:
+        """Return all messages that are here, from an end that is gone and says nothing more."""
+        found: list[list[bytes]] = []
+        with contextlib.suppress(LinkClosed):
+            for _ in range(LAST_READS):
+                data = self._read()
+                if data is None:
+                    break
+                found += self._messages_of(data)
+        return found
 
     def close(self) -> None:
         """Hang up; twice is harmless."""
@@ -133,6 +139,26 @@ class Link:
     @property
     def _full(self) -> bool:
         return self._broken or self._messages >= HIGH_WATER or self._bytes > MAX_WAITING
+
+    def _read(self) -> bytes | None:
+        """Return what is here, None if nothing is. Raises LinkClosed."""
+        if self.closed:
+            raise LinkClosed
+        try:
+            data = self._sock.recv(READ_SIZE)
+        except BlockingIOError:
+            return None
+        except OSError:
+            data = b""
+        if not data:
+            raise LinkClosed
+        return data
+
+    def _messages_of(self, data: bytes) -> list[list[bytes]]:
+        try:
+            return self._reader.feed(data)
+        except ProtocolFault as fault:
+            raise LinkClosed(str(fault)) from None
 
     def _write(self, buffers: Sequence[bytes | memoryview], messages: int = 1) -> None:
         """Write buffers that are so many messages, or keep what is left of them."""
