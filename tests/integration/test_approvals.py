@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -429,23 +430,24 @@ tier = "ask"
 
 
 def test_a_new_policy_is_in_force_in_turns_that_run(asking: Asking, tmp_path: Path) -> None:
-    asking.policy("")
-    place = asking.interlock.mark()
-    held = Held(tmp_path, "mcp:x")
-    turn = asking.turn(f"mcp:x/echo {{}}\n{held.text}\nmcp:x/echo {{}}\nmcp:x/pid")
-    asking.interlock.wait_event("tool.started", capability="mcp:x/hold", after=place)
-    asking.policy('[policy]\nblock = ["mcp:x/echo"]\n')
-    held.let_go()
+    def in_a_turn(text: str, policy: str) -> tuple[Future[list[dict[str, Any]]], int]:
+        """A turn in which another policy comes into force while its call that is held runs."""
+        asking.policy("")
+        assert asking.client.call("mcp:x/echo", {"n": 1}).ok
+        place = asking.interlock.mark()
+        held = Held(tmp_path, "mcp:x")
+        turn = asking.turn(text.format(held=held.text))
+        asking.interlock.wait_event("tool.started", capability="mcp:x/hold", after=place)
+        asking.policy(policy)
+        held.let_go()
+        return turn, place
+
+    turn, _ = in_a_turn(
+        "mcp:x/echo\n{held}\nmcp:x/echo\nmcp:x/pid", '[policy]\nblock = ["mcp:x/echo"]\n'
+    )
     assert results(turn.result(PATIENCE)) == ["ok", "ok", "denied", "ok"]
 
-    asking.policy("")
-    assert asking.client.call("mcp:x/echo", {"n": 1}).ok
-    place = asking.interlock.mark()
-    held = Held(tmp_path, "mcp:x")
-    turn = asking.turn(f"{held.text}\nmcp:x/echo {{}}")
-    asking.interlock.wait_event("tool.started", capability="mcp:x/hold", after=place)
-    asking.policy('[policy]\nask = ["mcp:x/echo"]\n')
-    held.let_go()
+    turn, place = in_a_turn("{held}\nmcp:x/echo", '[policy]\nask = ["mcp:x/echo"]\n')
     event = asking.requested(place)
     asking.client.approve(event["id"])
     assert results(turn.result(PATIENCE)) == ["ok", "ok"]

@@ -87,12 +87,18 @@ class HungDisk:
         return None, OSError(0, "too late")
 
 
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> HungDisk:
+    """A disk that answers nobody who keeps a result until it is set free."""
+    made = HungDisk()
+    monkeypatch.setattr(cuts, "keep", made.keep)
+    return made
+
+
 def test_a_disk_that_hangs_costs_the_file_and_not_the_call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disk: HungDisk
 ) -> None:
     """A disk that hangs: the results are cut all the same, and no place at the server is held."""
-    disk = HungDisk()
-    monkeypatch.setattr(cuts, "keep", disk.keep)
     monkeypatch.setattr(disks, "PATIENCE", 0.05)
     text = b'{"content":[{"type":"text","text":"%b"}]}' % (b"x" * (2 << 20))
 
@@ -105,10 +111,9 @@ def test_a_disk_that_hangs_costs_the_file_and_not_the_call(
         try:
             for _ in range(2):
                 answer = await asyncio.wait_for(edge.call("slow", b"{}", 30.0), PATIENCE / 2)
-                assert answer.outcome == "ok" and len(answer.body or b"") <= 1 << 20
-                assert b"could not be kept (the disk did not answer in time)" in (
-                    answer.body or b""
-                )
+                body = answer.body or b""
+                assert answer.outcome == "ok" and len(body) <= 1 << 20
+                assert b"could not be kept (the disk did not answer in time)" in body
         finally:
             disk.free.set()
 
@@ -116,11 +121,9 @@ def test_a_disk_that_hangs_costs_the_file_and_not_the_call(
 
 
 def test_a_disk_that_hangs_keeps_few_threads_and_no_queue(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disk: HungDisk
 ) -> None:
     """A disk that hangs: all other work in threads goes on, and nobody waits for it in vain."""
-    disk = HungDisk()
-    monkeypatch.setattr(cuts, "keep", disk.keep)
     monkeypatch.setattr(disks, "PATIENCE", 0.3)
     body = b'{"content":[{"type":"text","text":"%b"}]}' % (b"x" * (1 << 16))
 

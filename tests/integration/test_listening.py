@@ -137,16 +137,25 @@ def test_a_file_that_was_removed_is_made_again_and_nobody_is_cut_off(
     asyncio.run(test())
 
 
+def listened(
+    ctx: Context, path: Path
+) -> tuple[Any, FdSocket, Listening, asyncio.Queue[list[bytes]]]:
+    """A server that listens there, its socket, and what comes in."""
+    came = asyncio.Queue[list[bytes]]()
+    server = open_socket(ctx, zmq.ROUTER)
+    listening = Listening(server, f"ipc://{path}")
+    received = FdSocket(server, came.put_nowait)
+    listening.on_used = received.look
+    return server, received, listening, came
+
+
 def test_a_file_that_is_removed_again_and_again_costs_nothing(tmp_path: Path, ctx: Context) -> None:
     """One stays connected and talks all the time, others come and go: no descriptor is kept."""
 
     async def test() -> None:
         path = tmp_path / "door"
-        came = asyncio.Queue[list[bytes]]()
-        server, early = open_socket(ctx, zmq.ROUTER), open_socket(ctx, zmq.DEALER)
-        listening = Listening(server, f"ipc://{path}")
-        received = FdSocket(server, came.put_nowait)
-        listening.on_used = received.look
+        server, received, listening, came = listened(ctx, path)
+        early = open_socket(ctx, zmq.DEALER)
         early.connect(f"ipc://{path}")
         counts = []
         for number in range(50):
@@ -177,11 +186,8 @@ def test_a_file_that_cannot_be_made_again_cuts_nobody_off(tmp_path: Path, ctx: C
     async def test() -> None:
         path = tmp_path / "folder" / "door"
         path.parent.mkdir()
-        came = asyncio.Queue[list[bytes]]()
-        server, early = open_socket(ctx, zmq.ROUTER), open_socket(ctx, zmq.DEALER)
-        listening = Listening(server, f"ipc://{path}")
-        received = FdSocket(server, came.put_nowait)
-        listening.on_used = received.look
+        _, received, listening, came = listened(ctx, path)
+        early = open_socket(ctx, zmq.DEALER)
         early.connect(f"ipc://{path}")
         early.send(b"before")
         async with asyncio.timeout(PATIENCE):

@@ -9,11 +9,12 @@ import click
 import pytest
 
 from interlock.bus.errors import UsageError
+from interlock.bus.messages import Progress
 from interlock.bus.nearest import nearest_worker, no_worker
 from interlock.supervisor.cli.app import app
 from interlock.supervisor.cli.arguments import described
 from interlock.supervisor.cli.attach import _line, _of
-from interlock.supervisor.cli.call import _show, about_arguments
+from interlock.supervisor.cli.call import Progression, _show, about_arguments
 from interlock.supervisor.cli.logs import readable
 from interlock.supervisor.cli.output import Options, cut
 from interlock.supervisor.cli.session import _begun
@@ -183,6 +184,20 @@ def test_many_that_fail_for_one_cause_are_summed_up() -> None:
     odd = _attention([*rows[:11], failed(11, "other")])
     assert odd[-2] == "  2 more servers: command not found: nosuch, or the like"
     assert len(_attention(rows, single=True)) == 2 + 2 * 200
+
+
+def test_how_far_a_server_is_is_said_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever waits at a terminal for a long call saw nothing until its end."""
+    seen = Progression()
+    seen(Progress(id=1, progress=1.0, total=5.0, message="at\nwork"))
+    seen(Progress(id=1, progress=2.0))
+    monkeypatch.setattr("interlock.supervisor.cli.call.EVERY", 0.0)
+    seen = Progression()
+    seen(Progress(id=1, progress=3.5))
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("... 1 of 5: at") and "work" in first and second == "... 3.5"
 
 
 def test_an_event_is_plain_words() -> None:

@@ -6,6 +6,7 @@ import json
 import re
 import select
 import sys
+import time
 from typing import Any, Final
 
 import click
@@ -13,15 +14,26 @@ import msgspec
 
 from interlock.bus.given import encode_arguments
 from interlock.bus.limits import MAX_MESSAGE
+from interlock.bus.messages import Progress
 from interlock.supervisor.cli.exits import code_of_outcome
 from interlock.supervisor.cli.given import Seconds, json_document, standard_input
-from interlock.supervisor.cli.output import agreed, clean, document, means_yes, note, write
+from interlock.supervisor.cli.output import (
+    agreed,
+    clean,
+    document,
+    means_yes,
+    note,
+    one_line,
+    write,
+)
 from interlock.supervisor.cli.session import client
 
 _ABOUT_ARGUMENTS: Final = re.compile(
     r"argument|parameter|validat|schema|propert|\brequired\b|\bmissing\b|\bexpected\b|-32602",
     re.IGNORECASE,
 )
+EVERY: Final = 1.0
+"""Seconds between two lines about how far a server is."""
 _LOOKED_AT: Final = 2_000
 """Characters of each text of a failure that are looked at."""
 
@@ -46,7 +58,8 @@ def call(capability: str, arguments: str, as_json: bool, timeout: float | None, 
     given = _object(capability, standard_input(MAX_MESSAGE) if arguments == "-" else arguments)
     with client() as bus:
         ask = (lambda question: True) if yes else _ask
-        result = bus.call(capability, given, timeout=timeout, on_approval=ask)
+        seen = Progression() if sys.stderr is not None and sys.stderr.isatty() else None
+        result = bus.call(capability, given, timeout=timeout, on_approval=ask, on_progress=seen)
     if as_json:
         document(msgspec.to_builtins(result))
     else:
@@ -59,6 +72,22 @@ def call(capability: str, arguments: str, as_json: bool, timeout: float | None, 
         ):
             note(f"`interlock tools {capability}` shows what arguments it takes.")
     return code_of_outcome(result.outcome)
+
+
+class Progression:
+    """Says to whoever waits how far a server is, not more than once in `EVERY` seconds."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def __call__(self, at: Progress) -> None:
+        """Take in what the server reports."""
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + EVERY
+            total = "" if at.total is None else f" of {at.total:g}"
+            about = f": {one_line(at.message)}" if at.message else ""
+            note(f"... {at.progress:g}{total}{about}")
 
 
 def _ask(question: str) -> bool | None:
@@ -89,7 +118,7 @@ def _object(capability: str, text: str) -> dict[str, Any]:
     except ValueError:
         raise click.UsageError("The arguments hold a number with too many digits.") from None
     if not isinstance(found, dict):
-        raise click.UsageError("The arguments are no JSON object; {do}")
+        raise click.UsageError(f"The arguments are no JSON object; {do}")
     encode_arguments(found)  # What cannot be sent is wrong whether a supervisor runs or not.
     return found
 

@@ -21,7 +21,7 @@ _TYPES: Final = {
     "remote": "streamable_http",
     "sse": "sse",
 }
-_RENAMED: Final[dict[str, str]] = {
+RENAMED: Final[dict[str, str]] = {
     "transport": "type",
     "transportType": "type",
     "environment": "env",
@@ -36,6 +36,7 @@ _RENAMED: Final[dict[str, str]] = {
     "disabledTools": "disabled_tools",
     "excludeTools": "disabled_tools",
 }
+"""Keys of other programs, and ours that say the same."""
 _VARIABLE: Final = re.compile(r"(?<!\$)\$\{env:(?=[A-Za-z_][A-Za-z0-9_]*(?::-[^{}]*)?\})")
 """How editors write a variable."""
 _LABELS: Final = frozenset({"name", "title", "category", "complexity", "note", "notes", "icon"})
@@ -121,7 +122,7 @@ def entry_table(entry: Any) -> Any:
         elif key == "tools" and value == ["*"]:
             continue  # a list of what is allowed that allows everything
         elif key not in _LABELS:
-            table[_RENAMED[key] if key in _RENAMED else key] = value
+            table[RENAMED[key] if key in RENAMED else key] = value
     kind = table.get("type")
     if isinstance(kind, str):
         table["type"] = _TYPES.get(kind, kind)

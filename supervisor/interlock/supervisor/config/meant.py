@@ -18,6 +18,7 @@ from interlock.bus.settings import (
     SupervisorSettings,
     ToolSettings,
 )
+from interlock.supervisor.config.dotmcp import RENAMED
 from interlock.supervisor.config.verdicts import verdict, words
 
 SECTIONS: Final = ("supervisor", "mcp_servers", "cli_tools", "agents", "policy")
@@ -59,6 +60,8 @@ _SHORT: Final = 4
 """Letters up to which any other slip than two in the wrong order makes another word."""
 _LONG: Final = 6
 """Letters from which the first one may be the slip: `lock` is not `block`."""
+_ELSEWHERE: Final = {**RENAMED, "timeout": "call_timeout"}
+"""Keys that other programs have for ours."""
 
 
 def may_forbid(type_: type[msgspec.Struct], key: str, value: object = ()) -> bool:
@@ -112,11 +115,16 @@ def unknown_message(key: str, known: Iterable[str]) -> str:
 
     >>> unknown_message("comand", ["command", "args"])
     'the key comand is not known; did you mean command?'
+    >>> unknown_message("timeout", ["init_timeout", "call_timeout"])
+    'the key timeout is not known; did you mean call_timeout, in seconds?'
     """
-    near = get_close_matches(key.lower(), list(known), 1, 0.6)
-    return f"the key {key} is not known; " + (
-        f"did you mean {near[0]}?" if near else "it is ignored"
-    )
+    names = list(known)
+    elsewhere = _ELSEWHERE.get(key, "")
+    near = [elsewhere] if elsewhere in names else get_close_matches(key.lower(), names, 1, 0.6)
+    if not near:
+        return f"the key {key} is not known; it is ignored"
+    unit = ", in seconds" if elsewhere.endswith("_timeout") else ""
+    return f"the key {key} is not known; did you mean {near[0]}{unit}?"
 
 
 def forbidding_message(key: str, known: Iterable[str]) -> str:
