@@ -135,6 +135,25 @@ def test_short_run_folders_without_a_supervisor_are_swept(
     assert not Home(Path("/h")).run_is_elsewhere
 
 
+def test_whoever_answers_keeps_its_sockets_while_its_home_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = tmp_path / "short"
+    monkeypatch.setattr(endpoints, "_fallback_base", lambda: base)
+    own, running = Home(tmp_path / ("o" * 90)), Home(tmp_path / ("r" * 90))
+    for home in (own, running):
+        home.prepare()
+    with socket.socket(socket.AF_UNIX) as api, HomeLock(running):
+        api.bind(os.fspath(running.run / "api"))
+        api.listen(1)
+        os.utime(running.run, (1, 1))
+        running.path.rename(tmp_path / "away")
+        sweep_run_folders(own)
+        assert (running.run / "api").exists() and (running.run / "data").exists()
+    sweep_run_folders(own)
+    assert not running.run.exists()
+
+
 @pytest.mark.parametrize("lock", ["missing", "exchanged", "held"])
 def test_whoever_answers_keeps_its_sockets_whatever_its_lock_file_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lock: str

@@ -74,9 +74,11 @@ def _look(folder: Path) -> None:
         if os.listdir(folder) == ["data"] and time.time() - folder.stat().st_mtime > YOUNG:
             for part in (folder / "data", folder):
                 part.rmdir()
+    elif _answers(home):
+        return  # whatever became of its home, which may be back in a moment
     elif not home.path.exists():
         home.remove_run()
-    elif not _answers(home):
+    else:
         _remove_unlocked(home)
 
 
