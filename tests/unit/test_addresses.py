@@ -42,6 +42,16 @@ FILES = [
     "file:///etc/passwd#x",
     "file:///etc/passwd?x",
     "file://etc/passwd/../../etc/passwd",
+    "URL:file:///etc/passwd",
+    "url: file:///etc/passwd",
+    "<file:///etc/passwd>",
+    " <URL:file:///etc/passwd> ",
+    "view-source:file:///etc/passwd",
+    "jar:file:///etc/passwd!/x",
+    "git+file:///etc/passwd",
+    "\u3000\ufefffile:///etc/passwd\xa0",
+    "f" + "\t" * 300 + "ile:///etc/passwd",
+    "file://x\\@localhost/etc/passwd",
 ]
 
 
@@ -67,6 +77,23 @@ PLACES = [
     "https://evil.example/b/%2e%2e/a",
     "https://evil.example/a#part",
     "ht\ntps://evil.exa\tmple/a",
+    "https://evil\u3002example/a",
+    "https://evil\uff0eexample/a",
+    "https://evil\uff61example\u3002/a",
+    "https://e\xadvil.exa\u200bmp\ufe0fle/a",
+    "https://\u2060evil.ex%C2%ADample/a",
+    "https://\uff45\U0001d42f\u24d8l.example/a",
+    "https://x\\@evil.example/a",
+    "https://evil.example\\@x/../a",
+    "https://u%2Fv@evil%2Eexample/%61",
+    "https://x\uff0f@EVIL.example/a",
+    "https://x\uff0f@evil.example/a",
+    "URL:https://evil.example/a",
+    "<https://evil.example/a>",
+    "<url:https:evil.example/a>",
+    "view-source:https://evil.example/a",
+    "jar:https://evil.example/a!/b",
+    "git+https://evil.example/a",
 ]
 
 
@@ -95,6 +122,11 @@ def test_a_place_without_a_path_is_its_top(value: str) -> None:
         ("https://evil.example/*", "https://evil.example:8443/a"),
         ("https://evil.example/*", "https://good.example/a?https://evil.example/"),
         ("https://evil.example/*", "http://evil.example/a"),
+        ("https://evil.example/*", "<p>see https://evil.example/a</p>"),
+        ("https://evil.example/*", "https://evil\xe9.example/a"),
+        ("git+https://evil.example/*", "https://evil.example/a"),
+        ("view-source:https://evil.example/*", "https://evil.example/a"),
+        ("/etc/*", "note: see /etc/x"),
     ],
 )
 def test_what_means_something_else_is_let_through(matches: str, value: str) -> None:
@@ -166,7 +198,58 @@ def test_the_rules_of_a_call_hold_the_loop_for_a_bounded_time() -> None:
     assert time.process_time() - before < 4.0
 
 
-@given(st.text(st.sampled_from("file:htps/\\@%41.[]?#\t ")))
+@pytest.mark.parametrize(
+    ("matches", "value"),
+    [
+        ("https://b\xfccher.example/*", "https://xn--bcher-kva.example/a"),
+        ("https://xn--bcher-kva.example/*", "https://B\xdcCHER\u3002example/a"),
+        ("https://xn--bcher-kva.example/*", "https://me@xn--bcher-kva.example./a"),
+        ("evil.example", "evil\u3002exam\xadple"),
+        ("*.example", "evil\uff61example"),
+    ],
+)
+def test_a_host_is_forbidden_in_all_letters_of_it(matches: str, value: str) -> None:
+    assert found(matches, value) == "block"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "\ufdfa" * 340_000,
+        "https:" + "\u0390" * 500_000,
+        "https://a.example/" + "\u3300" * 340_000,
+        "https://a" + "\xad" * 500_000 + ".example",
+        "<URL:view-source:jar:https://x\\y@" + "Ab\xe4" * 250_000,
+    ],
+)
+def test_letters_that_stand_for_many_are_bounded_as_they_are_read(value: str) -> None:
+    """What is spelled for a call is bounded, not only what it holds; more is not let through.
+
+    A megabyte of such letters was six, and all its spellings took a second for each of the rules.
+    """
+    rules = tuple(
+        ArgumentRule(capability="mcp:x/*", argument="*", matches=f"/{n}/*", tier="block")
+        for n in range(200)
+    )
+    before = time.process_time()
+    decided = decide(NAME, "safe", PolicySettings(rules=rules), {"at": value})
+    assert time.process_time() - before < 2.0
+    assert decided.tier == "block"
+    assert "too much to look at" in decided.reason
+
+
+def test_long_texts_of_all_languages_are_decided() -> None:
+    for text in (
+        "Die Straße ist heute für alle Gäste offen; bitte fragen Sie im Büro nach… ",
+        "\u4f60\u597d\u4e16\u754c\u6211\u4eec\uff0c",
+        "\u0915\u093f\u094d",
+        "e\u0301a ",
+    ):
+        value = text * (900_000 // len(text.encode()))
+        assert found("/etc/*", value) == "safe"
+
+
+@given(st.text(st.sampled_from("file:htps/\\@%41.[]?#\t <>URL+xn-\u3002\xad\xe4")))
 def test_any_text_has_meanings(text: str) -> None:
     assert is_address(text) or not meanings(text)
     assert all(isinstance(each, str) for each in meanings(unescaped(text)))

@@ -72,5 +72,5 @@ def _is_bound(path: str) -> bool:
 def _of_addresses(pattern: str) -> frozenset[str]:
     """The pattern without differences of letters; one of an address means the address."""
     plain = unicodedata.normalize("NFKC", pattern).casefold()
-    addresses = meanings(plain) if "?" not in plain else ()
+    addresses = meanings(plain, inside=False) if "?" not in plain else ()
     return frozenset({pattern, plain, *(one for one in addresses if "://" in one)})
