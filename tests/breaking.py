@@ -284,11 +284,16 @@ def ready(interlock: Supervised, *names: str) -> dict[str, dict[str, Any]]:
     return {name: interlock.wait_state(name, "READY") for name in names}
 
 
+def reported(interlock: Supervised, turn: str) -> list[dict[str, Any]]:
+    """The calls of a turn that are in the journal because their workers reported them."""
+    return [call for call in interlock.client.turn_show(turn)["calls"] if call["generation"]]
+
+
 def until_stored(interlock: Supervised, turn: str, calls: int) -> None:
     """Wait until the journal on the disk has that many calls of a turn."""
     end = time.monotonic() + PATIENCE
     # No event tells of this; one request after the other is as fast as it gets.
-    while len(interlock.client.turn_show(turn)["calls"]) < calls:
+    while len(reported(interlock, turn)) < calls:
         assert time.monotonic() < end, interlock.client.turn_show(turn)
 
 

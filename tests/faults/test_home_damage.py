@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from breaking import GOOD, Busy, innocent, ready, run, spawner_of
+from breaking import GOOD, Busy, innocent, ready, reported, run, spawner_of
 from fault_rig import assert_gone, until
 from supervised import Supervised, rogue_toml, timing
 
@@ -202,14 +202,14 @@ def test_the_journal_comes_back_whole(tmp_path: Path, what: str) -> None:
         last = whole_turn(interlock, 'mcp:good/echo {"n": 1}')
         (row,) = (one for one in interlock.attention() if one["code"] == "journal_removed")
         assert "interlock down" in row["fix"]
-        until(lambda: interlock.client.turn_show(last)["calls"], what="its call in the journal")
+        until(lambda: reported(interlock, last), what="its call in the journal")
     if what == "replaced":
         (kept,) = interlock.home.path.glob("journal.replaced-*")
         assert kept.read_bytes() == b"somebody else's"
     with Supervised(tmp_path, timing()) as interlock:
         found = {row["turn"]: row["state"] for row in interlock.client.turns()["turns"]}
         assert [found.get(turn) for turn in (first, running, last)] == ["completed"] * 3
-        assert interlock.client.turn_show(first)["calls"]
+        assert reported(interlock, first)
         assert not interlock.attention(), interlock.attention()
 
 
@@ -234,11 +234,11 @@ def test_a_journal_that_is_overwritten_in_place_keeps_what_it_had(
         (kept,) = interlock.home.path.glob("journal.damaged-*.sqlite3")
         assert str(kept) in row["message"] and "interlock down" in row["fix"]
         last = whole_turn(interlock, 'mcp:good/echo {"n": 1}')
-        until(lambda: interlock.client.turn_show(last)["calls"], what="its call in the journal")
+        until(lambda: reported(interlock, last), what="its call in the journal")
     with Supervised(tmp_path, timing()) as interlock:
         found = {row["turn"]: row["state"] for row in interlock.client.turns()["turns"]}
         assert [found.get(turn) for turn in (first, last)] == ["completed"] * 2
-        assert interlock.client.turn_show(first)["calls"]
+        assert reported(interlock, first)
         assert not interlock.attention(), interlock.attention()
 
 

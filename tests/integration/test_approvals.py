@@ -84,6 +84,26 @@ def test_a_turn_asks_and_runs_once(asking: Asking) -> None:
     assert asking.json("deny", "nosuch", code=1)["code"] == "not_found"
 
 
+def test_a_turn_that_waits_says_so_and_what_was_refused_is_among_its_calls(asking: Asking) -> None:
+    turn = asking.turn(f"{ECHO}\nmcp:x/pid")
+    event = asking.requested()
+    id_, name = event["id"], event["turn"]
+    _, listed, _ = asking.command("turns", "-n", "1")
+    assert "running (waits for an approval)" in listed
+    _, shown, _ = asking.command("turn-show", name)
+    assert f"turn {name}: running (waits for an approval), agent main" in shown
+    waits = f"  mcp:x/echo: waits for a person: `interlock approve {id_}` or `interlock deny {id_}`"
+    assert waits in shown.splitlines()
+    found = asking.client.turn_show(name)
+    assert found["waits"] == [id_] and found["calls"][0]["approval"] == id_
+    asking.client.deny(id_)
+    assert results(turn.result(PATIENCE))[0] == "approval_denied"
+    _, shown, _ = asking.command("turn-show", name)
+    assert f"turn {name}: completed, agent main" in shown
+    assert "  mcp:x/echo: approval_denied" in shown
+    assert asking.client.turn_show(name)["waits"] == []
+
+
 def test_the_event_is_at_a_subscriber_at_once(asking: Asking) -> None:
     spent = []
     for _ in range(5):  # the best of several: other tests run on the same processors

@@ -69,6 +69,38 @@ def test_what_is_denied_is_not_called_however_it_is_written(interlock: Supervise
     assert results == ["denied"] * len(SPELLINGS) + ["ok"]
 
 
+def test_a_refused_call_of_a_turn_is_an_event_and_among_its_calls(interlock: Supervised) -> None:
+    place = interlock.mark()
+    program = "mcp:x/erase_all {}\nmcp:x/nothing {}\nmcp:x/echo"
+    turn = next(iter(interlock.client.turn(program, agent="main")))["turn"]
+    interlock.wait_event("turn.completed", after=place, turn=turn)
+    shown = interlock.client.turn_show(turn)["calls"]
+    assert [(one["capability"], one["outcome"], one["may_have_run"]) for one in shown] == [
+        ("mcp:x/erase_all", "denied", False),
+        ("mcp:x/nothing", "not_found", False),
+        ("mcp:x/echo", "ok", False),
+    ]
+    assert {one["caller"] for one in shown} == {"agent:main"}
+    for one in shown[:2]:
+        event = interlock.wait_event(
+            "tool.failed", "mcp:x", place, capability=one["capability"], turn=turn
+        )
+        assert (event["code"], event["caller"]) == (one["outcome"], "agent:main")
+
+
+def test_a_refused_call_of_a_client_is_an_event(interlock: Supervised) -> None:
+    for name, code in (
+        ("mcp:x/nothing", "not_found"),
+        ("mcp:gone/nothing", "not_found"),
+        ("nothing", "not_found"),
+    ):
+        place = interlock.mark()
+        assert interlock.client.call(name).outcome == code
+        event = interlock.wait_event("tool.failed", after=place, capability=name, code=code)
+        assert event["caller"].startswith("api:") and not event["turn"]
+        assert event["name"] == name.rpartition("/")[0]
+
+
 def test_an_agent_without_a_deny_list_may_call_all_but_what_no_agent_may(
     interlock: Supervised,
 ) -> None:

@@ -7,10 +7,9 @@ where the request has no reply of its own. They raise InterlockError; its code g
 from __future__ import annotations
 
 import asyncio
-import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -42,7 +41,7 @@ from interlock.supervisor.catalog.rows import CatalogRow
 from interlock.supervisor.events.journalfile import MAX_TEXTS
 from interlock.supervisor.events.journalrows import CallRow, TurnRow
 from interlock.supervisor.events.turns import NewTurn, TurnService
-from interlock.supervisor.events.unreported import Unreported, unreported
+from interlock.supervisor.events.unreported import Told, Unreported, all_calls, told
 from interlock.supervisor.policy.decision import per_call
 from interlock.supervisor.policy.desk import decided
 from interlock.supervisor.policy.permits import Permit, Refused, Wish
@@ -59,6 +58,10 @@ PRESENT: Final = 2.0
 """Seconds between two looks whether a client still waits for an approval."""
 AGAIN: Final = 1.0
 """Seconds between two such looks before somebody decides."""
+PIECE: Final = 512 << 10
+"""Bytes of items that are read before everything else has its turn."""
+PER_ITEM: Final = 256
+"""Bytes that looking at an item costs as much as."""
 _TURN_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
@@ -175,7 +178,8 @@ class TurnApi:
         # that nobody else remembers in order.
         order = self._turns.order
         newest = sorted(rows.values(), key=lambda row: order(row.turn), reverse=True)[:limit]
-        rows_shown = map(_turn_document, _within(MAX_TEXTS, newest))
+        waits = self._turns.approvals.by_turn()
+        rows_shown = (_turn_document(row, waits) for row in _within(MAX_TEXTS, newest))
         return await self._documents.make({}, {"turns": rows_shown})
 
     async def show(self, identity: bytes, message: TurnGet, body: bytes | None) -> bytes:
@@ -184,24 +188,48 @@ class TurnApi:
         try:
             calls = await self._turns.journal.calls(message.turn)
             approvals = await self._turns.journal.approvals(MAX_LISTED, message.turn)
-            interrupted = row.state == "interrupted"
-            items = await self._turns.journal.items(message.turn) if interrupted else []
+            items = self._turns.logs.items(message.turn)
+            if items is None:
+                items = await self._turns.journal.items(message.turn)
         except JournalError:
-            calls, approvals, items = [], [], []
-        told = await self._documents.alone(lambda: unreported(items, calls, approvals))
-        documents = itertools.chain(
-            map(_call_document, calls), (_unreported_document(row, call) for call in told)
+            calls, approvals, items = [], [], self._turns.logs.items(message.turn) or []
+        said = await self._told(items)
+        rows = await self._documents.alone(
+            lambda: all_calls(said, calls, reversed(approvals), row.state)
         )
         return await self._documents.make(
-            _turn_document(row),
-            {"calls": documents, "approvals": map(decided, reversed(approvals))},
+            _turn_document(row, self._turns.approvals.by_turn()),
+            {
+                "calls": (_call_document(row, call) for call in rows),
+                "approvals": map(decided, reversed(approvals)),
+            },
         )
+
+    async def _told(self, items: Sequence[bytes]) -> list[Told]:
+        """What the items say of calls, read in pieces; a turn may have many MiB of them."""
+        found: list[Told] = []
+        first = size = 0
+        for n, item in enumerate(items, 1):
+            size += len(item) + PER_ITEM
+            if size >= PIECE or n == len(items):
+                piece = items[first:n]
+                await self._documents.alone(lambda piece=piece: found.extend(told(piece)))  # type: ignore[misc]
+                first, size = n, 0
+        return found
 
     async def resolve(self, identity: bytes, message: Resolve, body: bytes | None) -> bytes:
         """`{capability, local, timeout, timeout_max, target, single_use}` for a direct call.
 
         Where a person has to approve the call, it waits for that, or says so.
+        A refusal is an event.
         """
+        try:
+            return await self._resolve(identity, message, body)
+        except InterlockError as error:
+            self._turns.refused(caller_name(identity), message.capability, error.code)
+            raise
+
+    async def _resolve(self, identity: bytes, message: Resolve, body: bytes | None) -> bytes:
         turns = self._turns
         policy = turns.workers.policy()
         rows, sources = turns.catalog.rows(), turns.catalog.sources()
@@ -296,7 +324,7 @@ def _within(size: int, rows: Iterable[TurnRow]) -> Iterator[TurnRow]:
             return
 
 
-def _turn_document(row: TurnRow) -> dict[str, Any]:
+def _turn_document(row: TurnRow, waits: Mapping[str, list[str]]) -> dict[str, Any]:
     return {
         "turn": row.turn,
         "agent": row.agent,
@@ -307,6 +335,23 @@ def _turn_document(row: TurnRow) -> dict[str, Any]:
         "ended": row.ended,
         "code": row.code,
         "message": row.message,
+        "waits": waits.get(row.turn, []),
+    }
+
+
+def _call_document(row: TurnRow, call: CallRow | Unreported) -> dict[str, Any]:
+    if isinstance(call, Unreported):
+        return _unreported_document(row, call)
+    return {
+        "capability": call.capability,
+        "outcome": call.outcome,
+        "duration_ms": call.duration_ms,
+        "started": call.started,
+        "may_have_run": call.may_have_run,
+        "worker": call.worker,
+        "generation": call.generation,
+        "call": call.call,
+        "caller": call.caller,
     }
 
 
@@ -325,18 +370,5 @@ def _unreported_document(row: TurnRow, call: Unreported) -> dict[str, Any]:
         "generation": 0,
         "call": call.call,
         "caller": str(WorkerName("agent", row.agent)),
-    }
-
-
-def _call_document(call: CallRow) -> dict[str, Any]:
-    return {
-        "capability": call.capability,
-        "outcome": call.outcome,
-        "duration_ms": call.duration_ms,
-        "started": call.started,
-        "may_have_run": call.may_have_run,
-        "worker": call.worker,
-        "generation": call.generation,
-        "call": call.call,
-        "caller": call.caller,
+        "approval": call.approval,
     }

@@ -33,7 +33,7 @@ def turns(as_json: bool, limit: int) -> None:
     cells = [
         (
             row["turn"],
-            row["state"] + (f" ({row['code']})" if row.get("code") else ""),
+            _state(row),
             row["agent"],
             _when(row.get("started")),
             _took(row),
@@ -54,16 +54,11 @@ def turn_show(turn_id: str, as_json: bool) -> None:
     if as_json:
         document(found)
         return
-    code = f" ({found['code']})" if found.get("code") else ""
-    write(f"turn {clean(found['turn'])}: {found['state']}{code}, agent {clean(found['agent'])}")
+    write(f"turn {clean(found['turn'])}: {_state(found)}, agent {clean(found['agent'])}")
     write(f"started {_when(found.get('started'))}, took {_took(found)}")
     write(clean(found["text"]))
     for call in found.get("calls", []):
-        doubt = " (may have run)" if call.get("may_have_run") else ""
-        took = call.get("duration_ms")
-        # Zero is that of a call whose end nobody saw, because the supervisor was killed.
-        after = f" after {took:.1f} ms" if isinstance(took, (int, float)) and took else ""
-        write(f"  {one_line(call['capability'])}: {call.get('outcome') or 'unknown'}{after}{doubt}")
+        write(f"  {one_line(call['capability'])}: {_call_ended(call, running=not found['ended'])}")
 
 
 @click.command
@@ -86,6 +81,26 @@ def _cancelled(turn: str, state: str) -> str:
     if state in ENDED:
         return f"turn {turn} had ended before: {state}"
     return f"turn {turn} is being cancelled; `interlock turn-watch {turn}` shows how it ends"
+
+
+def _state(row: dict[str, Any]) -> str:
+    """The state of a turn, and why it is so where that is known."""
+    if row.get("code"):
+        return f"{row['state']} ({row['code']})"
+    return f"{row['state']} (waits for an approval)" if row.get("waits") else str(row["state"])
+
+
+def _call_ended(call: dict[str, Any], *, running: bool) -> str:
+    """How a call of a turn ended, or what it waits for."""
+    if approval := call.get("approval"):
+        yes, no = f"interlock approve {clean(approval)}", f"interlock deny {clean(approval)}"
+        return f"waits for a person: `{yes}` or `{no}`"
+    doubt = " (may have run)" if call.get("may_have_run") else ""
+    took = call.get("duration_ms")
+    # Zero is that of a call whose end nobody saw, because the supervisor was killed.
+    after = f" after {took:.1f} ms" if isinstance(took, (int, float)) and took else ""
+    outcome = call.get("outcome") or ("under way" if running else "unknown")
+    return f"{outcome}{after}{doubt}"
 
 
 def _when(unix: float | None) -> str:

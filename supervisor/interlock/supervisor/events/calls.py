@@ -12,7 +12,7 @@ import msgspec
 from interlock.bus.errors import UsageError
 from interlock.bus.events import Event, ToolCompleted, ToolFailed, ToolStarted
 from interlock.bus.messages import CallReports
-from interlock.bus.names import WorkerName
+from interlock.bus.names import CapabilityName, WorkerName
 from interlock.bus.names import capability_of as named
 from interlock.bus.records import CallReport
 from interlock.supervisor.events.journal import Journal
@@ -24,6 +24,8 @@ LONGEST: Final = 200
 """Characters of a text in a report; longer ones are cut."""
 RESULTS: Final = ("ok", "tool_error")
 """Outcomes with a result; all others are failures."""
+REFUSALS: Final = ("denied", "not_found", "unavailable", "invalid_arguments", "overloaded")
+"""Codes of calls that reach no worker. What a person refused is an event of its approval."""
 KNOWN_END: Final = ("", *RESULTS, "invalid_arguments")
 """Outcomes after which nobody wonders whether the call ran; of others only if it had begun."""
 
@@ -107,6 +109,21 @@ class CallBook:
                 ),
             )
         return ended
+
+    def refused(self, caller: str, capability: str, code: str, turn: str = "") -> None:
+        """Publish an event for a call that was not let through to any worker, if it is one.
+
+        All of these share one quota: a caller of wrong names costs no worker its events.
+        """
+        if code not in REFUSALS:
+            return
+        capability = capability[:LONGEST]
+        try:
+            worker = str(CapabilityName.parse(capability).worker)
+        except UsageError:
+            worker = ""  # no name of a capability: nobody's
+        event = ToolFailed(name=worker, capability=capability, caller=caller, turn=turn, code=code)
+        self._publish_event("", event)
 
     def _publish(self, worker: str, call: CallReport) -> None:
         capability = capability_of(worker, call.capability)

@@ -136,6 +136,11 @@ class TurnLogs:
         """Whether the log is in memory."""
         return turn in self._logs
 
+    def items(self, turn: str) -> list[bytes] | None:
+        """All items so far of a turn that is in memory."""
+        log = self._logs.get(turn)
+        return list(log.items) if log is not None else None
+
     @staticmethod
     def _place(log: _Log, items: Sequence[bytes]) -> list[bytes]:
         first = len(log.items)

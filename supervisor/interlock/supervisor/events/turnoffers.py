@@ -29,7 +29,7 @@ from interlock.supervisor.catalog.rows import Catalog, CatalogRow
 from interlock.supervisor.events.journalrows import TurnRow
 from interlock.supervisor.events.ports import Workers
 from interlock.supervisor.events.sessions import Sessions
-from interlock.supervisor.events.turnpermits import TurnPermits
+from interlock.supervisor.events.turnpermits import Refusals, TurnPermits
 from interlock.supervisor.policy.tickets import TicketOffice
 
 DIRECT: Final = "direct"
@@ -99,12 +99,14 @@ class TurnOffers:
         tickets: TicketOffice,
         permits: TurnPermits,
         gating: Gating,
+        refused: Refusals,
     ) -> None:
         self._workers = workers
         self._catalog = catalog
         self._tickets = tickets
         self._permits = permits
         self._gating = gating
+        self._refused = refused
         self._sessions = Sessions()
         self._open: dict[str, _Open] = {}
         self._told: dict[tuple[str, int], dict[str, int]] = {}
@@ -273,6 +275,9 @@ class TurnOffers:
             )
         elif message.capability:
             grant = self._grant(opened, message, body)
+            if grant is not None and grant.code:
+                name = grant.row.name if grant.row is not None else message.capability
+                self._refused(opened.worker, name, grant.code, opened.turn)
         else:
             grant = self._renew(opened, message)
         if grant is not None:

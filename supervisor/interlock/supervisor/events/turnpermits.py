@@ -40,15 +40,24 @@ class Opened(Protocol):
         """Nobody is there to approve."""
 
 
+Refusals = Callable[[str, str, str, str], None]
+"""Called with the caller, the capability, the code and the turn of a call that is refused."""
+
+
 class TurnPermits:
     """Answers `ticket.request` for one call; `pause(turn, on)` stops a turn's clock meanwhile."""
 
     def __init__(
-        self, workers: Workers, permits: Permits, pause: Callable[[str, bool], None]
+        self,
+        workers: Workers,
+        permits: Permits,
+        pause: Callable[[str, bool], None],
+        refused: Refusals,
     ) -> None:
         self._workers = workers
         self._permits = permits
         self._pause = pause
+        self._refused = refused
 
     def ask(
         self,
@@ -74,6 +83,8 @@ class TurnPermits:
         def ended(outcome: Permit | Refused) -> None:
             if paused:
                 self._pause(turn, False)
+            if isinstance(outcome, Refused):
+                self._refused(worker, row.name, outcome.code, turn)
             self._workers.send(worker, generation, self._grant(request, row, outcome))
 
         wish = Wish(

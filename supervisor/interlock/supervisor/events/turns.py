@@ -162,11 +162,12 @@ class TurnService:
         self._stale = StaleRows(catalog, self.catalog_changed)
         self.approvals = approvals
         self.permits = Permits(workers, catalog, tickets, approvals)
-        turn_permits = TurnPermits(workers, self.permits, self._pause)
         self.gating = Gating(catalog, schemas, tables())
-        self.offers = TurnOffers(workers, catalog, tickets, turn_permits, self.gating)
         publish_call = publish_call or (lambda _, event: sequencer.publish(event))
         self._calls = CallBook(journal, publish_call, clock)
+        self.refused = self._calls.refused
+        turn_permits = TurnPermits(workers, self.permits, self._pause, self.refused)
+        self.offers = TurnOffers(workers, catalog, tickets, turn_permits, self.gating, self.refused)
         self._live: dict[str, _Live] = {}
         self._ended: dict[str, TurnRow] = {}
         self._past: OrderedDict[str, int] = OrderedDict()

@@ -1,20 +1,33 @@
-"""Calls of an interrupted turn that no worker could report, found in the turn's items; pure.
+"""All calls of a turn: those that workers reported, and those of which only its items tell; pure.
 
-Workers report calls in batches. What was under way, or had just ended, when the supervisor was
-killed is in no report, but the agent may have told of it.
+A call that was refused, or given up before it was sent, reached no worker. Workers report in
+batches, so what had just begun or ended may be in no report yet, or, after a crash, in none ever.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Final
 
 import msgspec
 
 from interlock.supervisor.events.journalrows import ApprovalRow, CallRow
 
+REFUSED: Final = (
+    "denied",
+    "not_found",
+    "approval_denied",
+    "approval_timeout",
+    "approval_unavailable",
+)
+"""Outcomes of calls that were not made."""
 
-class _Item(msgspec.Struct):
+
+class Told(msgspec.Struct):
+    """What an item says of a call; other items have another `type`."""
+
     type: str = ""
     id: str = ""
     capability: str = ""
@@ -23,42 +36,77 @@ class _Item(msgspec.Struct):
 
 
 class Unreported(msgspec.Struct, frozen=True):
-    """A call as the agent told of it; without a result its outcome is `worker_died`."""
+    """A call as the agent told of it; `outcome` is empty while it is under way."""
 
     call: str
     capability: str
     outcome: str
     duration_ms: float
     may_have_run: bool
+    approval: str = ""
+    """The approval that it waits for."""
 
 
-def unreported(
-    items: Sequence[bytes], calls: Iterable[CallRow], approvals: Iterable[ApprovalRow]
-) -> list[Unreported]:
-    """Return the calls in `items` that are not in `calls`, in order.
+def told(items: Iterable[bytes]) -> Iterator[Told]:
+    """What the items say of calls, in order; all others, which may be long texts, are not read."""
+    for item in items:
+        if b'"tool.' not in item:
+            continue
+        try:
+            yield msgspec.json.decode(item, type=Told)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            continue  # an item of another version
 
-    One that still waited for a person did not run, and is left out.
+
+def all_calls(
+    told: Sequence[Told], calls: Iterable[CallRow], approvals: Iterable[ApprovalRow], state: str
+) -> list[CallRow | Unreported]:
+    """Return every call of a turn in that state, in the order in which the agent told of them.
+
+    Reports of calls that the agent did not tell of come last. One that waited for a person when
+    the turn ended was `cancelled`; any other one without a result and a report may have run.
     """
-    told = [item for item in map(_read, items) if item is not None]
-    results = {item.id: item for item in told if item.type == "tool.result"}
-    known = Counter(call.capability for call in calls)
-    known.update(one.capability for one in approvals if one.outcome != "approved")
-    found = []
-    for item in told:
-        if item.type != "tool.call":
-            continue
-        if known[item.capability]:
-            known[item.capability] -= 1
-            continue
-        result = results.get(item.id)
-        outcome = result.outcome if result else "worker_died"
-        spent = result.duration_ms if result else 0.0
-        found.append(Unreported(item.id, item.capability, outcome, spent, result is None))
-    return found
+    results = {one.id: one for one in told if one.type == "tool.result"}
+    begun = [one for one in told if one.type == "tool.call"]
+    by_end: defaultdict[tuple[str, str], deque[CallRow]] = defaultdict(deque)
+    for row in calls:
+        by_end[row.capability, row.outcome].append(row)
+    found: list[CallRow | Unreported | None] = []
+    for one in begun:
+        result = results.get(one.id)
+        same = by_end[one.capability, result.outcome if result else ""]
+        found.append(same.popleft() if same else None)
+    # What the agent saw and what the worker reported may differ: nobody else reports the call.
+    others: defaultdict[str, deque[CallRow]] = defaultdict(deque)
+    for (capability, _), rows in by_end.items():
+        others[capability].extend(rows)
+    for n, one in enumerate(begun):
+        result = results.get(one.id)
+        if found[n] is None and not (result and result.outcome in REFUSED):
+            rest = others[one.capability]
+            found[n] = rest.popleft() if rest else None
+    parked: defaultdict[str, deque[ApprovalRow]] = defaultdict(deque)
+    for approval in approvals:
+        if approval.outcome in ("", "withdrawn"):
+            parked[approval.capability].append(approval)
+    made = [
+        row or _unreported(one, results.get(one.id), parked[one.capability], state)
+        for one, row in zip(begun, found, strict=True)
+    ]
+    return [*made, *chain.from_iterable(others.values())]
 
 
-def _read(item: bytes) -> _Item | None:
-    try:
-        return msgspec.json.decode(item, type=_Item)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None  # an item of another version
+def _unreported(
+    one: Told, result: Told | None, parked: deque[ApprovalRow], state: str
+) -> Unreported:
+    ended = state not in ("accepted", "running")
+    outcome, spent, may, approval = "", 0.0, False, ""
+    if result is not None:
+        outcome, spent = result.outcome, result.duration_ms
+    elif parked:
+        waits = parked.popleft()
+        approval = "" if ended or waits.outcome else waits.id
+        outcome = "cancelled" if ended else ""
+    elif ended:
+        outcome, may = "worker_died", True
+    return Unreported(one.id, one.capability, outcome, spent, may, approval)

@@ -125,6 +125,13 @@ class ApprovalDesk:
             for one in self._book.waiting()
         ]
 
+    def by_turn(self) -> dict[str, list[str]]:
+        """The ids of what waits, the oldest first, by the turn that each is of."""
+        found: dict[str, list[str]] = {}
+        for one in self._book.waiting():
+            found.setdefault(one.asked.turn, []).append(one.asked.id)
+        return found
+
     def close(self) -> None:
         """The supervisor ends: nothing waits any longer."""
         self.withdraw(lambda approval: True)
