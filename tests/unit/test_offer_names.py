@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 
 import pytest
 
 from interlock.bus.names import CapabilityName, wire_name
 from interlock.bus.records import OfferRow
-from interlock.workers.agent.offer import Offer
+from interlock.workers.agent.offer import HINTS, Offer
 
 
 def row(name: str) -> OfferRow:
@@ -66,3 +67,21 @@ def test_an_agent_process_loads_no_sdk() -> None:
         [sys.executable, "-P", "-c", program], capture_output=True, text=True, timeout=30
     )
     assert done.stdout == "[]\n", done.stderr
+
+
+def test_close_names_are_looked_for_a_bounded_number_of_times() -> None:
+    """A step may have a thousand names that mean nothing; a spelling is found all the same."""
+    offer = Offer(row(f"mcp:s{n // 50}/tool_get_issue_{n}") for n in range(100))
+    near = [offer.find("tool_get_isue_7") for _ in range(2 * HINTS)]
+    assert all(near[:HINTS]) and not any(near[HINTS:])
+    found = offer.find("ToolGetIssue7")
+    assert isinstance(found, OfferRow) and found.name == "mcp:s0/tool_get_issue_7"
+
+
+@pytest.mark.parametrize("text", ["functions.run", "x" * 1_000_000, "mcp:s1/" + "run_" * 250_000])
+def test_no_name_takes_time_with_the_square_of_the_offer(text: str) -> None:
+    """Of 1,500 servers with one tool of a name each it took 13 s to find out which is meant."""
+    offer = Offer(row(f"mcp:s{n}/run") for n in range(1_500))
+    begun = time.process_time()
+    assert isinstance(offer.find(text), tuple)
+    assert time.process_time() - begun < 3

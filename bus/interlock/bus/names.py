@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from hashlib import sha256
@@ -32,6 +32,8 @@ LONGEST_SPELLING: Final = 1_000
 """Characters of a text that can mean a name: to compare longer ones takes quadratic time."""
 MAX_CANDIDATES: Final = 5
 """Names that a failed resolution offers at most."""
+LONGEST: Final = 1_000
+"""Characters of a text that is looked at as a spelling."""
 
 QUIET_KINDS: Final = ("prompt", "resource")
 """Kinds that mcp workers serve besides tools."""
@@ -314,13 +316,16 @@ def resolve_spelling(
 ) -> CapabilityName | tuple[CapabilityName, ...]:
     """Return the one name that `text` can mean, or else the candidates, best first.
 
-    A text that names a source never resolves to a capability of another source.
+    A text that names a source never resolves to a capability of another source. One of more than
+    `LONGEST` characters that is no exact name has no candidates.
     """
     known = tuple(dict.fromkeys(names))
     exact = [name for name in known if text in (str(name), wire_name(name))]
     if len(exact) == 1:
         return exact[0]
     if len(text) > LONGEST_SPELLING:
+        return ()
+    if len(text) > LONGEST:
         return ()
     found = spelled(text, known)
     if len(found) == 1:
@@ -338,22 +343,20 @@ def spelled(text: str, names: Iterable[CapabilityName]) -> tuple[CapabilityName,
     if len(text) > LONGEST_SPELLING:
         return ()
     known = tuple(names)
-    whole = fold(text)
+    whole, sources = fold(text), {fold(each.source) for each in known}
     return tuple(
         name
         for name in known
-        if whole.endswith(fold(name.name or name.source)) and _means(text, name, known)
+        if whole.endswith(fold(name.name or name.source)) and _means(text, name, sources)
     )
 
 
-def _means(text: str, name: CapabilityName, known: tuple[CapabilityName, ...]) -> bool:
-    """Tell whether a spelling can mean that name."""
+def _means(text: str, name: CapabilityName, sources: Container[str]) -> bool:
+    """Tell whether a spelling can mean that name; `sources` are those of all names, folded."""
     own = fold(name.name or name.source)
     prefix, tool = _prefix(text.strip())
-    if prefix is not None and fold(prefix) in _GENERIC_PREFIXES:
-        sources = {fold(each.source) for each in known}
-        if fold(prefix) not in sources:
-            prefix = None
+    if prefix is not None and fold(prefix) in _GENERIC_PREFIXES and fold(prefix) not in sources:
+        prefix = None
     if prefix is None:
         whole = fold(tool)
         return whole in (own, fold(name.source + name.name), fold(name.kind + name.source + own))

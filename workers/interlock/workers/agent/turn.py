@@ -30,6 +30,8 @@ from interlock.workers.agent.wholes import Wholes
 
 GRANT_PATIENCE: Final = 30.0
 """Seconds to wait for the right to a call outside the turn's tickets, while nobody is asked."""
+_AT_ONCE: Final = 20
+"""Calls of a step that are started in one turn of the loop."""
 
 End = events.TurnCompleted | events.TurnFailed | events.TurnCancelled
 
@@ -134,7 +136,7 @@ class TurnRun:
             async with aclosing(self._agent.driver.run(self._context)) as stream:
                 async for event in stream:
                     if isinstance(event, drive.ToolCalls):
-                        end = self._step(event, group, calls)
+                        end = await self._step(event, group, calls)
                     else:
                         end = await self._tell(event)
                     if end is not None:
@@ -164,7 +166,7 @@ class TurnRun:
                 pass
         return None
 
-    def _step(
+    async def _step(
         self,
         step: drive.ToolCalls,
         group: asyncio.TaskGroup,
@@ -180,7 +182,9 @@ class TurnRun:
                 f"raise max_steps under [agents.{self._agent.name}].",
             )
         calls[:] = [call for call in calls if not call.done()]
-        for request in step.calls:
+        for place, request in enumerate(step.calls, start=1):
+            if place % _AT_ONCE == 0:
+                await asyncio.sleep(0)  # to find what names mean takes time; others have their turn
             request.problem = request.problem or arguments_problem(request.arguments)
             row = self._offer.find(request.name)
             self._untold.add(request.id)
