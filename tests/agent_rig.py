@@ -104,6 +104,7 @@ class ControlPeer:
         self.on_request: Callable[[m.TicketRequest], m.TicketGrant | None] = lambda request: None
         self.changed = asyncio.Condition()
         self._wakers: set[asyncio.Task[None]] = set()
+        self.behind: list[asyncio.Task[None]] = []
 
     def send(self, message: m.ControlUp, body: bytes | None = None) -> bool:
         if not self.accepts:
@@ -130,7 +131,7 @@ class ControlPeer:
         raise AssertionError(args)
 
     def background(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        raise AssertionError(name)
+        self.behind.append(asyncio.get_running_loop().create_task(work, name=name))
 
     def report_children(self) -> None: ...
 
@@ -188,6 +189,8 @@ async def agent(
         yield peer
     finally:
         await peer.kind.stop()
+        for task in peer.behind:
+            task.cancel()
         peer.log.close()
 
 
