@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from types import FrameType
 
+import pytest
+
+from interlock.supervisor.config.meant import MOST_UNKNOWN
 from interlock.supervisor.config.read import check_file, load
 
 
@@ -49,3 +53,41 @@ def test_thousands_of_replaced_entries_are_read_in_a_moment(tmp_path: Path) -> N
     loaded = load(tmp_path / "home", tmp_path, None, environ, trust_all=True)
     assert {entry.settings.command for entry in loaded.settings.mcp_servers.values()} == {"y"}
     assert {problem.code for problem in loaded.problems} == {"shadowed"}
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ('[mcp_servers.a]\ncommand = "x"\n{keys}', "mcp_servers.a"),
+        ("{keys}", "policy"),
+        ("[policy]\n{keys}", "policy"),
+        (
+            '[mcp_servers.a]\ncommand = "x"\n[mcp_servers.a.tools.t]\n{keys}',
+            "mcp_servers.a.tools.t",
+        ),
+    ],
+)
+def test_tens_of_thousands_of_unknown_keys_are_one_error(
+    tmp_path: Path, text: str, key: str
+) -> None:
+    """Each is compared with what is known, which took half a minute; a supervisor reads it, too."""
+    path = tmp_path / "interlock.toml"
+    path.write_text(text.format(keys="".join(f"key{n} = 1\n" for n in range(20_000))))
+    before = time.process_time()
+    found = check_file(path)
+    assert time.process_time() - before < 6.0
+    last = [one for one in found.problems if one.key == key and one.code == "unread_key"]
+    assert [one.message.partition(" not known")[0] for one in last] == [
+        f"{20_000 - MOST_UNKNOWN} more keys that are"
+    ]
+    assert "a" not in found.settings.mcp_servers
+    assert key != "policy" or "every capability asks" in last[0].message
+
+
+def test_the_unknown_keys_of_many_entries_are_counted_together(tmp_path: Path) -> None:
+    path = tmp_path / "interlock.toml"
+    path.write_text("".join(f'[mcp_servers.s{n}]\ncomand = "x"\n' for n in range(5_000)))
+    problems = check_file(path).problems
+    warnings = [one for one in problems if one.code == "unknown_key"]
+    refused = [one for one in problems if one.code == "unread_key"]
+    assert (len(warnings), len(refused)) == (MOST_UNKNOWN, 5_000 - MOST_UNKNOWN)

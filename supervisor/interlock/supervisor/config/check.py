@@ -14,10 +14,12 @@ from interlock.bus.settings import SupervisorSettings
 from interlock.supervisor.config.instead import below_policy, in_place_of_list, instead
 from interlock.supervisor.config.lines import Path
 from interlock.supervisor.config.meant import (
+    TOO_MANY,
     forbidding_message,
     is_misspelt,
     may_forbid,
     misplaced_message,
+    too_many,
     unknown_message,
 )
 
@@ -42,33 +44,44 @@ _KINDS: Final = ((str, "text"), (list, "a list"), (dict, "a table"))
 
 
 class Checker:
-    """Collects findings about tables; `report` gets each of them."""
+    """Collects findings about tables; `report` gets each of them.
 
-    def __init__(self, report: Report) -> None:
+    `room` tells whether one more unknown key, at a path, is compared with those that are known.
+    """
+
+    def __init__(self, report: Report, room: Callable[[Path], bool]) -> None:
         self._report = report
+        self._room = room
         self.errors = 0
 
     def struct(self, type_: type[msgspec.Struct], table: Any, path: Path) -> dict[str, Any]:
         """Return the keys of `table` that `type_` knows and whose values are right.
 
         Every other key is reported: unknown ones as a warning, wrong ones as an error, and so is
-        an unknown one that may have been written to forbid something.
+        an unknown one that may have been written to forbid something. Those for which there is no
+        room are one error together.
         """
         if not isinstance(table, dict):
             self._wrong(path, "a table", table)
             return {}
         fields = _fields_of(type_)
         good: dict[str, Any] = {}
+        more = 0
         for key, value in table.items():
             where = (*path, key)
             if key not in fields:
-                self._unknown(type_, key, value, where)
+                if more or not self._room(where):
+                    more += 1
+                else:
+                    self._unknown(type_, key, value, where)
                 continue
             before = self.errors
             checked = self._value(fields[key], value, where)
             nested = isinstance(fields[key], inspect.StructType)  # Keeps its own right keys.
             if nested or self.errors == before:
                 good[key] = checked
+        if more:
+            self.error("unread_key", path, too_many(more), TOO_MANY)
         return good
 
     def _unknown(self, type_: type[msgspec.Struct], key: str, value: Any, path: Path) -> None:

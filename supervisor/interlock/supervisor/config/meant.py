@@ -64,6 +64,12 @@ _ELSEWHERE: Final = {**RENAMED, "timeout": "call_timeout"}
 """Keys that other programs have for ours."""
 
 
+MOST_UNKNOWN: Final = 1_000
+"""Unknown keys of one file that are looked at; each takes half a millisecond."""
+TOO_MANY: Final = "remove the keys that are not known"
+"""What to do about more of them."""
+
+
 def may_forbid(type_: type[msgspec.Struct], key: str, value: object = ()) -> bool:
     """Whether an unknown key of such a table may have been written to forbid something.
 
@@ -136,6 +142,17 @@ def forbidding_message(key: str, known: Iterable[str]) -> str:
     near = get_close_matches(key.lower(), list(known), 1, 0.6)
     meant = f" (did you mean {near[0]}?)" if near else ""
     return f"the key {key}{meant} is not known and may forbid something"
+
+
+def too_many(more: int) -> str:
+    """Return the sentence about keys that nobody reads and that are too many to be looked at.
+
+    >>> too_many(1)
+    '1 more key that is not known is not looked at, and may forbid something'
+    """
+    keys = "1 more key that is" if more == 1 else f"{more} more keys that are"
+    verb = "is" if more == 1 else "are"
+    return f"{keys} not known {verb} not looked at, and may forbid something"
 
 
 def misplaced_message(key: str) -> str:

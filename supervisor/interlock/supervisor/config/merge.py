@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from interlock.supervisor.config.lines import Path, line_of
-from interlock.supervisor.config.meant import SECTIONS, section_meant
+from interlock.supervisor.config.meant import MOST_UNKNOWN, SECTIONS, section_meant
 from interlock.supervisor.config.model import LayerFile
 
 
@@ -21,11 +21,14 @@ class Merged(msgspec.Struct, kw_only=True):
     """Entries of a `.mcp.json` that an entry of ours replaces."""
     misplaced: list[tuple[LayerFile, str, Any]]
     """Top-level keys that are no section, or hold no table: layer, key, value."""
+    more: list[tuple[LayerFile, int]]
+    """How many of a layer are too many to be looked at."""
 
     def lost(self) -> frozenset[str]:
         """The sections of which some layer holds something else than a table, or misspells them."""
         meant = (key if key in SECTIONS else section_meant(key) for _, key, _ in self.misplaced)
-        return frozenset(section for section in meant if section)
+        found = frozenset(section for section in meant if section)
+        return found.union(SECTIONS) if self.more else found
 
     def place(self, path: Path) -> tuple[LayerFile | None, int]:
         """Return the layer and line of a key path or of the closest key above it."""
@@ -43,15 +46,22 @@ def merge(layers: Iterable[LayerFile]) -> Merged:
 
     An entry of `.mcp.json` is replaced as a whole by an entry of ours that says how to connect.
     """
-    merged = Merged(sections={name: {} for name in SECTIONS}, places={}, shadowed=[], misplaced=[])
+    merged = Merged(
+        sections={name: {} for name in SECTIONS}, places={}, shadowed=[], misplaced=[], more=[]
+    )
     for layer in layers:
+        unknown = 0
         for key, value in layer.tables.items():
             if key not in SECTIONS or not isinstance(value, dict):
-                merged.misplaced.append((layer, key, value))
+                unknown += 1
+                if unknown <= MOST_UNKNOWN or key in SECTIONS:
+                    merged.misplaced.append((layer, key, value))
                 continue
             if key == "mcp_servers":
                 _drop_shadowed(merged, layer, value)
             _lay(merged, layer, merged.sections[key], value, (key,))
+        if unknown > MOST_UNKNOWN:
+            merged.more.append((layer, unknown - MOST_UNKNOWN))
     return merged
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -20,10 +21,13 @@ from interlock.supervisor.config.clitools import cli_faults
 from interlock.supervisor.config.instead import below_policy
 from interlock.supervisor.config.lines import Path
 from interlock.supervisor.config.meant import (
+    MOST_UNKNOWN,
     SECTIONS,
+    TOO_MANY,
     forbidding_message,
     misplaced_message,
     section_meant,
+    too_many,
     unknown_message,
 )
 from interlock.supervisor.config.merge import Merged
@@ -113,6 +117,14 @@ class _Validation:
         self.folder = folder
         self.problems: list[Problem] = []
         self.entry = ""
+        self.unknown: Counter[str] = Counter()
+        """By file how many unknown keys were looked at."""
+
+    def _room(self, path: Path) -> bool:
+        layer, _ = self.merged.place(path)
+        file = layer.file if layer else ""
+        self.unknown[file] += 1
+        return self.unknown[file] <= MOST_UNKNOWN
 
     def run(self) -> tuple[Settings, list[Problem]]:
         self._misplaced()
@@ -173,13 +185,26 @@ class _Validation:
                     code="unknown_key",
                 )
             self.problems.append(problem)
+        for layer, more in self.merged.more:
+            message = f"{too_many(more)}{_until('policy')}"
+            self.problems.append(
+                Problem(
+                    file=layer.file,
+                    line=0,
+                    key="policy",
+                    message=message,
+                    severity="error",
+                    code="unread_key",
+                    fix=TOO_MANY,
+                )
+            )
         for path in self.merged.shadowed:
             message = f"this entry replaces the server {path[-1]} of .mcp.json"
             self.report("shadowed", path, message)
 
     def _section(self, name: str, type_: type[_S]) -> _S:
         """Return a section; keys with a mistake keep their default."""
-        good = Checker(self.report).struct(type_, self.merged.sections[name], (name,))
+        good = Checker(self.report, self._room).struct(type_, self.merged.sections[name], (name,))
         return msgspec.convert(good, type_)
 
     def _policy(self) -> PolicySettings:
@@ -278,7 +303,7 @@ class _Validation:
             limit = f"the name of an entry has at most {MAX_NAME} characters and no NUL"
             self.report("wrong_value", path, limit)
             return None
-        return Checker(self.report)
+        return Checker(self.report, self._room)
 
     def _server(self, checker: Checker, table: Any, path: Path) -> McpServerSettings | None:
         good = checker.struct(McpServerSettings, table, path)
