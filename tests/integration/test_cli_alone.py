@@ -236,10 +236,19 @@ def test_validate_says_once_that_a_file_is_not_trusted_and_that_there_is_none(
     file.write_text("".join(f'[mcp_servers.s{n}]\ncommand = "sh"\n' for n in range(12)))
     out = cli.run("validate")
     assert out.count("interlock trust") == 1
-    assert "none of its 12 entries acts" in out
+    assert "at the next start none of its 12 entries acts" in out
     assert "The configuration has 1 warning." in out, "what is counted is shown"
     problems = cli.json("validate")["problems"]
     assert len(problems) == 12, "for programs each entry stays a row"
+
+
+def test_validate_says_when_a_changed_file_counts(cli: CommandLine) -> None:
+    file = cli.folder / "interlock.toml"
+    file.write_text('[mcp_servers.s]\ncommand = "sh"\n')
+    cli.run("trust", stdin="y\n")
+    file.write_text('[mcp_servers.s]\ncommand = "bash"\n')
+    out = cli.run("validate")
+    assert "from the next start on every capability asks" in out
 
 
 def test_trust_shows_asks_lists_and_revokes(cli: CommandLine) -> None:

@@ -55,8 +55,26 @@ def test_tools_are_listed_as_catalog_and_as_offer(tmp_path: Path) -> None:
             "count": 2,
             "by": "state",
             "reason": "failed, exit code 1",
+            "names": [],
         }
         assert (await refusal(tools(made, agent="nobody"))).code == "not_found"
+
+    run(tmp_path, story)
+
+
+def test_what_a_rule_withholds_is_named_and_asked_for_by_name_says_why(tmp_path: Path) -> None:
+    async def story(made: Rig) -> None:
+        made.runtime.rules = PolicySettings(block=("mcp:git/git_log", "mcp:all/*"))
+        made.server()
+        made.server("all", [f"t{n}" for n in range(6)])
+        held = {row["source"]: row for row in json.loads(await tools(made))["withheld"]}
+        assert held["mcp:git"]["names"] == ["mcp:git/git_log"]
+        assert (held["mcp:all"]["count"], len(held["mcp:all"]["names"])) == (6, 5)
+        for name in ("mcp:git/git_log", "mcp__git__git_log", "all"):
+            refused = await refusal(tools(made, name=name))
+            assert refused.code == "denied", name
+            assert "blocked by policy" in refused.message
+        assert (await refusal(tools(made, name="mcp:git/gone"))).code == "not_found"
 
     run(tmp_path, story)
 

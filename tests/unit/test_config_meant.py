@@ -158,6 +158,15 @@ def test_no_row_says_that_an_agent_is_missing_which_goes_on_as_before(place: Pla
     assert [one.code for one in gone.problems] == ["unknown_agent"]
 
 
+def test_no_row_says_that_an_agent_is_missing_whose_entry_has_a_mistake(place: Place) -> None:
+    found = place.read("[agents.main]\nmodel = 'direct'\nmax_steps = 0\n")
+    assert "main" not in found.settings.agents
+    (problem,) = found.problems
+    assert problem.severity == "error"
+    off = place.read("[supervisor]\ndefault_agent = 'off'\n[agents.off]\nenabled = false\n")
+    assert [one.code for one in off.problems if one.code == "unknown_agent"] == []
+
+
 ALLOW_LIST = 'there is no list of allowed tools: write tier = "block" here'
 
 

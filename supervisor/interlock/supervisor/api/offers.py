@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from interlock.bus.codec import decode_as
-from interlock.bus.errors import MalformedError, NotFoundError, UsageError
+from interlock.bus.errors import InterlockError, MalformedError, NotFoundError, UsageError
 from interlock.bus.limits import MAX_TEXT
 from interlock.bus.messages import ToolsGet, WhyGet
 from interlock.bus.names import WorkerName, workers_meant
@@ -62,7 +62,7 @@ class OfferApi:
         schemas = self._turns.schemas
         listed: Iterable[object]
         if message.name:
-            shown, withheld = self._named(message.name, shown), ()
+            shown, withheld = self._named(message.name, name, shown), ()
             listed = (
                 _row_document(row, policy)
                 | {"schema": schemas.arguments(row.digest)}
@@ -91,7 +91,10 @@ class OfferApi:
         shown = offer.rows
         if not message.text:
             shown = tuple(row for row in rows if forbidden(row, settings, policy) is None)
-            withheld = tuple(held for held in withheld if held.by != "state" or not held.count)
+            # What is not usable now, or not put before an agent from the start, is among the rows.
+            withheld = tuple(
+                held for held in withheld if held.by not in ("state", "kind") or not held.count
+            )
         return name, policy, shown, withheld
 
     async def why(self, identity: bytes, message: WhyGet, body: bytes | None) -> bytes:
@@ -143,10 +146,11 @@ class OfferApi:
             settings = turns.workers.agents().get(name) or AgentSettings()
         return name, turns.gating.focused(name, settings)
 
-    def _named(self, name: str, rows: tuple[CatalogRow, ...]) -> tuple[CatalogRow, ...]:
+    def _named(self, name: str, agent: str, rows: tuple[CatalogRow, ...]) -> tuple[CatalogRow, ...]:
         """Those of `rows` that `name` means: one by its name or wire name, or a source's.
 
-        Raises NotFoundError with what is most like it.
+        Raises InterlockError, code `denied`, for what is there but forbidden; NotFoundError with
+        what is most like it.
         """
         one = tuple(row for row in rows if name in (row.name, row.wire))
         if one:
@@ -155,9 +159,24 @@ class OfferApi:
         meant = workers_meant(name, sources)
         if len(meant) == 1:
             return tuple(row for row in rows if row.source == meant[0])
+        self._refuse(name, agent)
         near = nearest_worker(name, [*sources, *(row.name for row in rows)])
         hint = f" did you mean {near}?" if near else " see `interlock tools`."
         raise NotFoundError(f"There is no capability or source {name[:200]!r} to show;{hint}")
+
+    def _refuse(self, name: str, agent: str) -> None:
+        """Raise InterlockError, code `denied`, if rules keep from that agent what `name` means."""
+        turns = self._turns
+        _, settings = self._agent(agent, needed=False)
+        rows, policy = turns.catalog.rows(), turns.workers.policy()
+        meant = workers_meant(name, dict.fromkeys(row.source for row in rows))
+        for row in rows:
+            if name in (row.name, row.wire) or [row.source] == list(meant):
+                why = forbidden(row, settings, policy)
+                if why is not None:
+                    what = row.name if name in (row.name, row.wire) else f"All of {row.source}"
+                    text = f"{what} is withheld from the agent {agent}: {why[1]}."
+                    raise InterlockError(text, code="denied")
 
     def _tokens(self, rows: Iterable[CatalogRow]) -> int:
         return self._turns.schemas.size(row.digest for row in rows) // TOKEN

@@ -18,6 +18,10 @@ from interlock.supervisor.policy.decision import allows, forbids, per_call, stan
 GATED: Final = frozenset({"mcp", "cli"})
 """Kinds of sources with so many capabilities that each has to be what the request is about."""
 By = Literal["disabled", "policy", "grant", "deny", "state", "limit", "kind", "gate"]
+RULES: Final = ("disabled", "policy", "deny")
+"""What withholds single capabilities by a pattern that somebody wrote."""
+NAMED: Final = 5
+"""Capabilities that are named of those that one rule withholds."""
 NOT_ABOUT: Final = "nothing in the request is about it"
 LEFT: Final = "the agent is not in the configuration any more"
 
@@ -40,6 +44,8 @@ class Withheld(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     by: By
     reason: str
+    names: tuple[str, ...] = ()
+    """The first of them, where a rule names them: what a pattern of the configuration covers."""
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,6 +122,7 @@ def make_offer(
     `passed` are the sources that the gate lets through, None where there is no request.
     """
     counts: dict[tuple[str, By, str], int] = {}
+    names: dict[tuple[str, By, str], list[str]] = {}
     for source in sources.values():
         if not source.connected and not source.tools:
             counts[source.name, "state", source.reason] = 0
@@ -134,6 +141,8 @@ def make_offer(
         if why is not None:
             key = (row.source, *why)
             counts[key] = counts.get(key, 0) + 1
+            if why[0] in RULES and counts[key] <= NAMED:
+                names.setdefault(key, []).append(row.name)
     return Offer(
         rows=tuple(
             row
@@ -141,8 +150,14 @@ def make_offer(
             if row.connected and admitted(row, passed) and listed(row, agent)
         ),
         withheld=tuple(
-            Withheld(source=source, count=count, by=by, reason=reason)
-            for (source, by, reason), count in sorted(counts.items())
+            Withheld(
+                source=key[0],
+                count=count,
+                by=key[1],
+                reason=key[2],
+                names=tuple(names.get(key, ())),
+            )
+            for key, count in sorted(counts.items())
         ),
     )
 

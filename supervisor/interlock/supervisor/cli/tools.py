@@ -47,4 +47,7 @@ def tools(name: str, agent: str, text: str, as_json: bool) -> None:
         write("No tools; see `interlock status` for what is not ready.")
     for row in found.get("withheld", []):
         count = f"{row['count']} of " if row["count"] else ""
-        write(f"withheld: {count}{one_line(row['source'])}, {one_line(row['reason'])}")
+        names = row.get("names", [])
+        more = ", …" if len(names) < row["count"] else ""
+        which = f": {', '.join(map(one_line, names))}{more}" if names else ""
+        write(f"withheld: {count}{one_line(row['source'])}, {one_line(row['reason'])}{which}")

@@ -20,6 +20,7 @@ from interlock.supervisor.config.mistyped import mistyped
 from interlock.supervisor.config.model import Loaded
 from interlock.supervisor.config.present import absent
 from interlock.supervisor.config.read import check_file
+from interlock.supervisor.config.reading import ASKS, ASKS_LATER
 from interlock.supervisor.config.toolnotes import served_last, tool_problems
 from interlock.supervisor.config.workspace import LOCAL_FILE, places
 
@@ -47,7 +48,7 @@ def validate(file: Path | None, as_json: bool) -> int:
         return FAILED if errors else DONE
     shown = list(_together(problems))
     for problem in shown:
-        write(exact(f"{problem.severity}: {problem}"))
+        write(exact(f"{problem.severity}: {problem}").replace(ASKS, ASKS_LATER))
         if problem.fix:
             write(exact(f"    do: {problem.fix}"))
     what = str(file) if file is not None else "The configuration"
@@ -76,7 +77,8 @@ def _together(problems: list[Problem]) -> Iterator[Problem]:
         if problem.code != UNTRUSTED or counts[problem.file] == 1:
             yield problem
         elif count := counts.pop(problem.file, 0):
-            message = f"this file is not trusted as it is now; none of its {count} entries acts"
+            message = "this file is not trusted as it is now; "
+            message += f"at the next start none of its {count} entries acts"
             yield msgspec.structs.replace(problem, message=message, line=0, column=0)
 
 

@@ -29,7 +29,11 @@ MAX_LISTED: Final = 50
 """Entries of an untrusted file that are told of one by one."""
 
 
-_ASKS: Final = "it may have forbidden something, so every capability asks"
+ASKS: Final = "it may have forbidden something, so every capability asks"
+ASKS_LATER: Final = (
+    "it may have forbidden something, so from the next start on every capability asks"
+)
+"""The same where nothing is in force yet; a supervisor that runs goes on with what it has."""
 _LASTS: Final = "what it said when it was trusted goes on"
 
 
@@ -146,7 +150,7 @@ class Reading:
         revoke = f"interlock trust --revoke {shlex.quote(str(path))}"
         fix = f"Bring it back, or take back its trust: {revoke}"
         if self._missing(candidate, before):
-            self._note(path, "gone", f"this file is trusted and gone; {_ASKS}", fix)
+            self._note(path, "gone", f"this file is trusted and gone; {ASKS}", fix)
         elif before is not None:
             self._note(path, "gone", f"this file is trusted and gone; {_LASTS}", fix)
         return before
@@ -159,7 +163,7 @@ class Reading:
             if before is not None:
                 self._note(path, "changed", f"{text}; {_LASTS}", fix)
         elif not self._record_lost:
-            self._note(path, "changed", f"{text}; {_ASKS}", fix)
+            self._note(path, "changed", f"{text}; {ASKS}", fix)
 
     def _missing(self, candidate: Candidate, before: LayerFile | None) -> bool:
         """Note that nothing is known of a file that was to count and may have forbidden things.

@@ -406,7 +406,8 @@ class _Validation:
 
     def _default_agent(self, settings: Settings) -> None:
         name = settings.supervisor.default_agent
-        if name not in settings.agents:
+        # One that is written, but left out because of a mistake, is told of where that is.
+        if name not in settings.agents and name not in self.merged.sections.get("agents", {}):
             message = f"default_agent names {name}, and there is no such agent"
             self.report("unknown_agent", ("supervisor", "default_agent"), message)
 
