@@ -128,7 +128,17 @@ def test_large_output_is_cut_and_kept(interlock: Supervised) -> None:
     path = Path(answer.content[-1]["text"])
     assert answer.outcome == "ok" and path.is_relative_to(interlock.home.path)
     assert path.read_text() == "x" * 50000
-    assert len(text(answer)) < 4096 and "Cut by Interlock" in answer.content[-2]["text"]
+    note = answer.content[-2]["text"]
+    assert len(text(answer)) < 4096 and "Cut by Interlock" in note
+    assert f"the whole, 50000 bytes, is in {path}]" in note, "what the file has, not the JSON"
+
+
+def test_an_answer_names_the_file_with_the_whole(interlock: Supervised) -> None:
+    items = list(interlock.client.turn('cli__all {"args": ["big", "50000"]}'))
+    (result,) = (item for item in items if item["type"] == "tool.result")
+    path = Path(result["content"][-1]["text"])
+    assert len(path.read_text()) == 50000
+    assert items[-1]["text"].endswith(f"[the first 16384 characters; the whole is in {path}]")
 
 
 def test_a_timeout_ends_the_whole_tree(interlock: Supervised, tmp_path: Path) -> None:

@@ -39,8 +39,9 @@ def cut(body: bytes, limit: int, folder: Path, tool: str) -> Cut:
     that is full: the note then says that the whole is lost.
     """
     found = look(body) or Look([])
-    path, problem = keep(*_whole(body, found), folder=folder, tool=tool)
-    return _shortened(body, found, limit, path, problem)
+    whole, suffix = _whole(body, found)
+    path, problem = keep(whole, suffix, folder=folder, tool=tool)
+    return _shortened(body, found, limit, path, problem, len(whole))
 
 
 class Cutter:
@@ -66,8 +67,14 @@ def _without_file(body: bytes, limit: int) -> Cut:
 
 
 def _shortened(
-    body: bytes, found: Look, limit: int, path: Path | None, problem: OSError | None
+    body: bytes,
+    found: Look,
+    limit: int,
+    path: Path | None,
+    problem: OSError | None,
+    size: int = 0,
 ) -> Cut:
+    """Shorten a result; `size`: bytes of the file with the whole, which may be its text alone."""
     room = max(limit - NOTE_ROOM, 0)
     short, spent = _fields(fields_of(body, found), min(FIELDS_ROOM, room // 4))
     if found.content:
@@ -77,12 +84,13 @@ def _shortened(
         left = max(room - spent - TEXT_FRAME, 0)
         shown, whole = [_text_item(_head(body[:left].decode(errors="replace"), left))], 0
     if problem is None:
-        kept = f"the whole is in {path}"
+        kept = f"the whole, {size} bytes, is in {path}"
     else:
         kept = f"the whole could not be kept ({reason_of(problem)})"
     if left_out := found.left_out(whole):
         kept = f"{left_out} are left out; {kept}"
-    note = f"[Cut by Interlock: the result has {len(body)} bytes, the limit is {limit}; {kept}]"
+    sizes = f"the result has {len(body)} bytes as JSON, the limit is {limit}"
+    note = f"[Cut by Interlock: {sizes}; {kept}]"
     short["content"] = [*shown, _text_item(note)]
     if path:
         # An item of its own, so that programs need not take a sentence apart.

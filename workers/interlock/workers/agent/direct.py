@@ -56,7 +56,10 @@ def describe(name: str, outcome: Outcome) -> str:
         return f"{name}: {outcome.outcome}: {outcome.message}"
     text = result_text(outcome.body)
     if len(text) > RESULT_INLINE:
-        text = f"{text[:RESULT_INLINE]}\n[the first {RESULT_INLINE} of {len(text)} characters]"
+        note = f"the first {RESULT_INLINE} of {len(text)} characters"
+        if outcome.whole:  # the text may have been cut before: its length is not that of the whole
+            note = f"the first {RESULT_INLINE} characters; the whole is in {outcome.whole}"
+        text = f"{text[:RESULT_INLINE]}\n[{note}]"
     if outcome.outcome == "tool_error":
         return f"{name}: tool_error: {text}"
     return text or f"{name}: ok"

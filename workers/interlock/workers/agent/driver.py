@@ -32,6 +32,8 @@ class Outcome:
     message: str = ""
     duration_ms: float = 0.0
     candidates: tuple[str, ...] = ()
+    whole: str = ""
+    """Path of the file that holds the whole of a result of which only the beginning is shown."""
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from interlock.bus import events
@@ -229,22 +229,26 @@ class TurnRun:
             raise
         self._show(request)
         try:
-            await self._told(request.id, request.name, outcome)
+            whole = await self._told(request.id, request.name, outcome)
         except asyncio.CancelledError:
             request.result.cancel()
             raise
         if not request.result.done():
-            request.result.set_result(outcome)
+            request.result.set_result(replace(outcome, whole=whole) if whole else outcome)
 
-    async def _told(self, call: str, tool: str, outcome: drive.Outcome) -> None:
-        """Put the item of a result, once its whole is kept; also if the turn ends before that."""
+    async def _told(self, call: str, tool: str, outcome: drive.Outcome) -> str:
+        """Put the item of a result, once its whole is kept; also if the turn ends before that.
+
+        Returns the path of the whole, if the item has only the beginning.
+        """
         try:
-            shown = await self._agent.wholes.shown(outcome.body, tool)
+            shown, whole = await self._agent.wholes.shown(outcome.body, tool)
         except asyncio.CancelledError:
             ended = shown_result(outcome.body, Whole(problem="the turn ended first"))
             self._sink.put(_result_item(call, outcome, ended))
             raise
         self._sink.put(_result_item(call, outcome, shown))
+        return whole
 
     async def _outcome(
         self, request: drive.ToolRequest, row: OfferRow | tuple[str, ...]

@@ -27,14 +27,15 @@ class Wholes:
         self.taken = 0
         """Bytes of all results so far."""
 
-    async def shown(self, body: bytes, tool: str) -> tuple[Any, Any]:
+    async def shown(self, body: bytes, tool: str) -> tuple[tuple[Any, Any], str]:
         """Return content and structured content for a turn item; a cut result's whole is kept.
 
+        The second is the path of that whole, empty where there is none.
         A disk that is full or slow costs the path, not the item.
         """
         self.taken += len(body)
         if len(body) <= RESULT_INLINE:
-            return shown_result(body)
+            return shown_result(body), ""
         try:
             path, problem = await self._disk.do(partial(_keep, body, self._folder, tool))
         except TimeoutError as error:
@@ -42,8 +43,8 @@ class Wholes:
         named = path is not None and path.parent != self._folder.absolute()
         self._on_kept(problem, self._folder, 0 if named else len(body))
         if problem is not None:
-            return shown_result(body, Whole(problem=kept.reason_of(problem)))
-        return shown_result(body, Whole(path=str(path or ""), named=named))
+            return shown_result(body, Whole(problem=kept.reason_of(problem))), ""
+        return shown_result(body, Whole(path=str(path or ""), named=named)), str(path or "")
 
 
 def _keep(body: bytes, folder: Path, tool: str) -> tuple[Path | None, OSError | None]:
