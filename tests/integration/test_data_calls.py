@@ -511,3 +511,54 @@ def test_a_result_that_came_before_its_worker_died_is_not_lost(tmp_path: Path, s
         assert not other.cancelled
 
     run(tmp_path, test)
+
+
+BIG = b'"' + b"x" * (30 << 20) + b'"'
+
+
+def test_large_arguments_on_their_way_stop_no_other_call(tmp_path: Path) -> None:
+    async def test(rig: Rig) -> None:
+        edge = rig.edge()
+        assert (await edge.call("echo", b"{}", 10)).outcome == "ok"
+        calls = [edge.call("echo", BIG, 30), *(edge.call("echo", b"{}", 30) for _ in range(5))]
+        assert [(await call).outcome for call in calls] == ["ok"] * 6
+
+    run(tmp_path, test)
+
+
+def test_behind_large_arguments_a_cancel_and_credit_are_not_lost(tmp_path: Path) -> None:
+    async def test(rig: Rig) -> None:
+        edge = rig.edge()
+        wanted = edge.call("park", b"{}", 30)
+        given_up = edge.call("park", b"{}", 30)
+        parked = [await rig.next_parked() for _ in range(2)]
+        parked[0].result(b"x" * (CHUNK * 30))
+        large = edge.call("echo", BIG, 30)
+        given_up.cancel()
+        assert (await wanted).body == b"x" * (CHUNK * 30)
+        async with asyncio.timeout(10):
+            await rig.cancelled.wait()
+        assert parked[1].cancelled
+        assert (await large).outcome == "ok"
+
+    run(tmp_path, test)
+
+
+def test_a_connection_that_is_lost_keeps_no_call_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dataedge, "LOST_GRACE", 0.1)
+
+    async def test(rig: Rig) -> None:
+        edge = rig.edge()
+        waiting = edge.call("park", b"{}", 30)
+        call = await rig.next_parked()
+        rig.server._socket._forget(rig.server._socket._peers[call.peer])
+        answer = await asyncio.wait_for(waiting, 10)
+        assert answer.outcome == "unavailable"
+        assert answer.may_have_run
+        assert edge.is_refused("t1")
+        edge.renew(rig.target())
+        assert (await edge.call("echo", b"{}", 10)).outcome == "ok"
+
+    run(tmp_path, test)

@@ -102,6 +102,7 @@ def test_frames_of_all_sizes_pass_both_ways(tmp_path: Path) -> None:
         for size in (0, 1, 255, 256, 70_000, 5 << 20):
             assert one.send([b"header", b"x" * size])
             identity, header, body = await ends.came.get()
+            ends.router.trust(identity)
             assert (header, body) == (b"header", b"x" * size)
             assert ends.router.send([identity, header, memoryview(body)])
             assert await ends.told.get() == [b"header", body]
@@ -140,6 +141,8 @@ def test_libzmq_is_a_caller_too_and_may_choose_its_identity(tmp_path: Path) -> N
         opening("PUB"),
         opening("DEALER") + b"\x08\0",
         opening("DEALER") + b"\2\xff" + bytes(7),
+        opening("DEALER") + b"\1\0" * 2000,
+        opening("DEALER") + b"\2" + (1_000_000).to_bytes(8),  # large, of one who has proven nothing
     ],
 )
 def test_who_says_something_else_is_hung_up_on_and_disturbs_nobody(
@@ -188,11 +191,27 @@ def test_a_flood_of_one_caller_leaves_the_others_their_turns(tmp_path: Path) -> 
     run(tmp_path, test)
 
 
+def test_who_asks_for_signs_of_life_and_reads_none_costs_nothing(tmp_path: Path) -> None:
+    async def test(ends: Ends) -> None:
+        with ends.raw() as raw:
+            ping = b"\4\x07\4PING\0\x0a"
+            raw.sendall(opening("DEALER") + small_message([b"here"]))
+            identity = (await ends.came.get())[0]
+            await asyncio.to_thread(raw.sendall, ping * 50_000 + small_message([b"end"]))
+            assert await ends.came.get() == [identity, b"end"]
+            peer = ends.router._peers[identity]
+            assert peer.link._messages <= 1
+
+    run(tmp_path, test)
+
+
 def test_a_burst_is_marked_and_its_answers_leave_in_order(tmp_path: Path) -> None:
     async def test(ends: Ends) -> None:
         one = await ends.dealer()
+        assert one.send([b"first"])
+        ends.router.trust((await ends.came.get())[0])
         for n in range(300):
-            frames = [b"%d" % n, b"x" * (100_000 if n == 150 else 10)]
+            frames = [b"%d" % n, b"x" * (60_000 if n == 150 else 10)]
             assert one.send(frames) if n % 70 == 69 else one.send_soon(frames)
         assert one.held
         came = [await ends.came.get() for _ in range(300)]

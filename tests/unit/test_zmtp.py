@@ -89,14 +89,33 @@ def test_what_no_zeromq_socket_says_is_a_fault(data: bytes) -> None:
         Reader("ROUTER", LIMIT, 8).feed(data)
 
 
-def test_a_message_of_too_many_frames_keeps_some_of_them() -> None:
+def test_a_message_of_many_frames_keeps_some_of_them_and_has_an_end() -> None:
     reader = greeted()
-    for _ in range(1000):
-        assert reader.feed(prefix(1, True) + b"x") == []
-    assert reader.feed(prefix(1, False) + b"y" + small_message([b"next"])) == [
-        [b"x"] * 8,
-        [b"next"],
-    ]
+    assert reader.feed((prefix(1, True) + b"x") * 900) == []
+    rest = prefix(1, False) + b"y" + small_message([b"next"])
+    assert reader.feed(rest) == [[b"x"] * 8, [b"next"]]
+    with pytest.raises(ProtocolFault):
+        reader.feed(prefix(0, True) * 1001)
+
+
+def test_of_many_messages_each_look_takes_some() -> None:
+    reader = Reader("ROUTER", LIMIT, 8, most=3)
+    looks = [reader.feed(opening("DEALER") + small_message([b"x"]) * 7)]
+    while reader.more:
+        looks.append(reader.feed(b""))
+    assert [len(look) for look in looks] == [3, 3, 1]
+    assert reader.feed(small_message([b"y"])) == [[b"y"]]
+
+
+def test_of_many_commands_each_look_obeys_some() -> None:
+    reader, looks = greeted(), 0
+    reader.feed(b"\4\x07\4PING\0\x0a" * 1000 + small_message([b"x"])[:1])
+    while reader.more:
+        assert reader.reply
+        assert reader.feed(b"") == []
+        looks += 1
+    assert looks >= 10
+    assert reader.feed(small_message([b"x"])[1:]) == [[b"x"]]
 
 
 def test_names_count_in_any_case_and_a_chosen_identity_is_told() -> None:
@@ -110,5 +129,5 @@ def test_names_count_in_any_case_and_a_chosen_identity_is_told() -> None:
 def test_a_ping_is_answered_and_an_unknown_command_is_not() -> None:
     reader = greeted()
     assert reader.feed(b"\4\x0a\4PING\0\x0acon" + b"\4\x04\3NEW") == []
-    assert reader.replies == [b"\4\x08\4PONGcon"]
+    assert reader.reply == b"\4\x08\4PONGcon"
     assert reader.feed(small_message([b"a"])) == [[b"a"]]

@@ -34,6 +34,8 @@ from interlock.bus.wording import spoken
 
 CONNECT_GRACE: Final = 2.0
 """Seconds that calls wait for a connection that does not stand yet."""
+LOST_GRACE: Final = 2.0
+"""Seconds that calls wait for a word about their worker after the connection to it was lost."""
 MAX_WAITING: Final = 1024
 """Messages that wait for that connection."""
 MAX_WAITING_BYTES: Final = 16 << 20
@@ -77,6 +79,7 @@ class _Outstanding:
         "deadline",
         "future",
         "id",
+        "lost",
         "on_progress",
         "parts",
         "sent",
@@ -103,6 +106,8 @@ class _Outstanding:
         self.cap = now + timeout_max
         self.on_progress = on_progress
         self.sent = False
+        self.lost = False
+        """The connection that it was sent over is no more."""
         self.parts: list[bytes] = []
         self.size = 0
         self.uncredited = 0
@@ -146,13 +151,19 @@ class DataEdge:
         """A call has ended that may still wait; to look for such takes time for all that wait."""
         self._opening: dict[str, None] = {}
         """Ids of tickets without an answer, the oldest first."""
+        self._opened: dict[str, None] = {}
         self._refused: dict[str, bool] = {}
         """By id, whether it never left for want of room: then the target does not say why."""
         self._ended = ""
         self._timer: asyncio.TimerHandle | None = None
         # Nothing is queued for a target that is not there: it might be the next generation.
         self._socket = Dealer(
-            path_of(target.endpoint), target.worker, self._received, self._writable, self._unsent
+            path_of(target.endpoint),
+            target.worker,
+            self._received,
+            self._writable,
+            self._unsent,
+            self._lost,
         )
         self._ticket = self.open(target.ticket)
 
@@ -342,7 +353,24 @@ class DataEdge:
         ended = self._calls.pop(call.id, None) is not None
         self._given_up |= ended and not call.sent
         if ended and call.sent:
-            self._socket.send([encode(Cancel(id=call.id))])
+            self._socket.send([encode(Cancel(id=call.id))], always=True)
+
+    def _lost(self) -> None:
+        """See to it that nobody waits long for answers that cannot come any more.
+
+        If the worker has died, that is told within this time, and why.
+        """
+        self._connected = False  # what is called now waits for the next one
+        for ticket in (*self._opened, *self._opening):
+            self._not_opened(ticket)
+        self._opened.clear()
+        until = self._loop.time() + LOST_GRACE
+        for call in self._calls.values():
+            if call.sent:
+                call.lost = True
+                call.deadline = min(call.deadline, until)
+        if self._calls:
+            self._arm(until)
 
     # --- receiving ---
 
@@ -367,7 +395,9 @@ class DataEdge:
             if self._on_log is not None:
                 self._on_log(message)
         elif isinstance(message, Opened):  # a target may say it again
-            self._opening.pop(message.ticket, None)
+            if message.ticket in self._opening:
+                del self._opening[message.ticket]
+                _remember(self._opened, message.ticket, None)
             self._refused.pop(message.ticket, None)
         else:
             self._answer(message, body)
@@ -415,7 +445,7 @@ class DataEdge:
         self._renew_deadline(call)
         call.uncredited += 1
         if call.uncredited >= _CREDIT_AT:
-            self._socket.send([encode(Credit(id=call.id, n=call.uncredited))])
+            self._socket.send([encode(Credit(id=call.id, n=call.uncredited))], always=True)
             call.uncredited = 0
 
     def _refuse_result(self, call: _Outstanding) -> None:
@@ -470,7 +500,10 @@ class DataEdge:
         self._timer = None
         now = self._loop.time()
         for call in [c for c in self._calls.values() if c.deadline <= now]:
-            if call.sent:
+            if call.lost:
+                text = f"The connection to {self.worker} was lost."
+                self._end(call, "unavailable", text, may_have_run=True)
+            elif call.sent:
                 self._abandon(call)
                 text = f"{self.worker} did not answer within {spoken(now - call.started)} s."
                 self._end(call, "timeout", text, may_have_run=True)

@@ -328,6 +328,7 @@ class DataServer:
                 connection = self._callers.add(identity, encoding, ticket.claims.caller, now)
                 self._sweep_later()
             self._admission.hold(connection.holder, ticket, now)
+            self._socket.trust(identity)
         except InterlockError as error:
             named = ""
             with contextlib.suppress(TicketError):  # what is no ticket at all, no call can name

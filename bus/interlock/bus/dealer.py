@@ -30,8 +30,9 @@ class Dealer:
 
     Nothing is kept for a peer that is not there. `on_message` gets the frames of each message;
     `on_writable` is called while `want_writable` is True and messages can be sent;
-    `on_unsent(token)` for a message of `send_soon` that found no room after all. Making one raises
-    UnreachableError where there is no descriptor for it; `peer` names the other end in words.
+    `on_unsent(token)` for a message of `send_soon` that found no room after all; `on_lost` when a
+    peer that was there has hung up. Making one raises UnreachableError where there is no descriptor
+    for it; `peer` names the other end in words.
     """
 
     def __init__(
@@ -41,12 +42,14 @@ class Dealer:
         on_message: Callable[[list[bytes]], None],
         on_writable: Callable[[], None],
         on_unsent: Callable[[Any], None],
+        on_lost: Callable[[], None] = lambda: None,
     ) -> None:
         self.closed = False
         self._path = path
         self._on_message = on_message
         self._on_writable = on_writable
         self._on_unsent = on_unsent
+        self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._link: Link | None = None
         self._introduced = False
@@ -85,15 +88,16 @@ class Dealer:
         """The tokens of messages that wait for the end of the loop's turn."""
         return [token for _, token in self._held]
 
-    def send(self, frames: Frames) -> bool:
+    def send(self, frames: Frames, always: bool = False) -> bool:
         """Send one message; False if the peer is not there, or too many wait for it. Never waits.
 
-        Frames of `ZERO_COPY` bytes and more are not copied and must not change.
+        One that is to be sent `always` is so however many wait. Frames of `ZERO_COPY` bytes and
+        more are not copied and must not change.
         """
         if self._held:
             self._release()
         link = self._link
-        if link is None or not link.send(frames):
+        if link is None or not link.send(frames, always):
             return False
         if link.pending and not self._writing:
             self._write_later(link)
@@ -158,8 +162,11 @@ class Dealer:
     def _lost(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        introduced = self._introduced
         self._drop()
         self._again()
+        if introduced:
+            self._on_lost()
 
     def _drop(self) -> None:
         self._introduced = False
@@ -188,8 +195,11 @@ class Dealer:
         if messages:
             self._sent = False
             self._inbox.extend(messages)
-            if self._rest is None:
+        if self._rest is None:
+            if self._inbox or link.more:
                 self._deliver()
+            else:
+                self._read(True)
 
     def _deliver(self) -> None:
         self._rest = None
@@ -201,9 +211,17 @@ class Dealer:
                     return
         finally:
             # Also when `on_message` raised: no further wake-up would come for what is here.
+            link = self._link
+            more = link is not None and link.more
             if inbox:
                 self._rest = self._loop.call_soon(self._deliver)
-            self._read(not inbox)
+            elif more:
+                self._rest = self._loop.call_soon(self._go_on)
+            self._read(not inbox and not more)
+
+    def _go_on(self) -> None:
+        self._rest = None
+        self._readable()
 
     def _read(self, on: bool) -> None:
         """Read from the connection only while all that came is delivered."""

@@ -21,6 +21,8 @@ CONNECT_GRACE: Final = 2.0
 """Seconds that a call waits for a worker that takes no messages."""
 AGAIN: Final = 0.1
 """Seconds between attempts to connect."""
+LOST_GRACE: Final = 2.0
+"""Seconds that a call waits for a word about its worker after the connection to it was lost."""
 OPEN_TICKETS: Final = 64
 """Opened tickets that are remembered; an older one is opened again when it is needed."""
 
@@ -127,7 +129,7 @@ class Edge:
         ticket_id, opening = peek(token).id, _Opening()
         if self._send([encode(Open(ticket=token))], pending):
             remember(self._openings, ticket_id, opening)
-            while opening.answer is None and self.ended is None:
+            while opening.answer is None and ticket_id in self._openings:
                 if time.monotonic() >= pending.deadline:
                     break
                 self._line.pump(pending.deadline)
@@ -139,6 +141,8 @@ class Edge:
                 pending.end(opening.answer.code, message=opening.answer.message)
             case _ if self.ended is not None:
                 pending.end("worker_died", message=self.ended)
+            case _ if ticket_id not in self._openings:
+                pending.end("unavailable", message=f"The connection to {self._worker} was lost.")
             case _:
                 pending.end("timeout", message=_too_late(pending.timeout))
         return ""
@@ -158,12 +162,16 @@ class Edge:
         return pending.ending is None
 
     def _wait(self, pending: PendingCall) -> None:
-        while pending.ending is None and time.monotonic() < pending.deadline:
-            self._line.pump(pending.deadline)
+        while pending.ending is None and (now := time.monotonic()) < pending.deadline:
+            if pending.lost_at is not None and now >= pending.lost_at + LOST_GRACE:
+                text = f"The connection to {self._worker} was lost."
+                pending.end("unavailable", message=text, may_have_run=True)
+                return
+            self._line.pump(min(pending.deadline, now + LOST_GRACE))
 
     def _try_send(self, message: Cancel | Credit) -> None:
         if self.ended is None:
-            self._send_now([encode(message)])
+            self._send_now([encode(message)], always=True)
 
     # --- the connection ---
 
@@ -179,21 +187,30 @@ class Edge:
 
     def _hang_up(self) -> None:
         link, self._link = self._link, None
+        now = time.monotonic()
+        for pending, _ in self._pending.values():
+            if pending.sent and pending.lost_at is None:
+                pending.lost_at = now
         self._tickets.clear()  # they were opened on that connection
         self._openings.clear()
         if link is not None:
             self._line.unwatch(link.fd)
             link.close()
 
-    def _send_now(self, frames: list[bytes]) -> bool:
+    def _send_now(self, frames: list[bytes], always: bool = False) -> bool:
         """Send if the worker is connected and has room; nothing is kept for one that is not."""
         if self._link is None:
             if time.monotonic() >= self._connect_at:
                 with contextlib.suppress(UnreachableError):  # no descriptor, now
                     self._connect()
             return False
-        taken = self._link.send(frames)
-        self._watch_room(self._link)
+        try:
+            taken = self._link.send(frames, always)
+            self._watch_room(self._link)
+        except BaseException:
+            # A signal's, for example: a message that is half there would take the next ones along.
+            self._hang_up()
+            raise
         return taken
 
     def _watch_room(self, link: Link) -> None:
@@ -205,16 +222,20 @@ class Edge:
         link = self._link
         if link is None:
             return
-        if self._waits_for_room:
-            link.flush()
         try:
+            if self._waits_for_room:
+                link.flush()
             messages = link.receive()
+            while link.more:
+                messages += link.receive()
+            self._watch_room(link)
+            for frames in messages:
+                self._on_frames(frames)
         except LinkClosed:
             self._hang_up()
-            return
-        self._watch_room(link)
-        for frames in messages:
-            self._on_frames(frames)
+        except BaseException:  # what came is not wholly dealt with
+            self._hang_up()
+            raise
 
     def _on_frames(self, frames: list[bytes]) -> None:
         try:

@@ -8,6 +8,8 @@ other end may be libzmq and does not notice.
 from __future__ import annotations
 
 import contextlib
+import errno
+import math
 import socket
 from collections import deque
 from collections.abc import Sequence
@@ -21,8 +23,13 @@ HIGH_WATER: Final = 1000
 MAX_FRAMES: Final = 8
 """Frames of one message that are kept; no message of any plane has that many."""
 MAX_WAITING: Final = 16 << 20
-"""Bytes that wait for it; one message may be larger."""
+"""Bytes that wait for a caller that does not read; one message may be larger. Callers have no such
+bound: what waits there are arguments that they hold anyway."""
+MAX_FIRST: Final = 512 << 10
+"""Bytes of a message of a peer that has not proven yet that it may call."""
 READ_SIZE: Final = 64 << 10
+MOST: Final = 256
+"""Messages that one look at a connection takes."""
 LAST_READS: Final = 64
 """Reads from an end that is gone: more than the system keeps of one connection."""
 
@@ -32,16 +39,34 @@ class LinkClosed(Exception):  # noqa: N818 - the end of a connection is no error
 
 
 class Link:
-    """Owns a connected socket; never waits. `kind` is the type of this end: DEALER or ROUTER."""
+    """Owns a connected socket; never waits. `kind` is the type of this end: DEALER or ROUTER.
 
-    __slots__ = ("_broken", "_bytes", "_messages", "_out", "_reader", "_sock", "closed", "fd")
+    If anything raises but what is said here, such as an interrupt, it is of no use any more.
+    """
+
+    __slots__ = (
+        "_broken",
+        "_bytes",
+        "_max_waiting",
+        "_messages",
+        "_out",
+        "_reader",
+        "_sock",
+        "closed",
+        "fd",
+    )
 
     def __init__(self, sock: socket.socket, kind: str) -> None:
         sock.setblocking(False)
         self._sock = sock
         self.fd = sock.fileno()
         self.closed = False
-        self._reader = Reader(kind, MAX_MESSAGE, MAX_FRAMES)
+        if kind == "ROUTER":
+            self._reader = Reader(kind, MAX_FIRST, MAX_FRAMES, most=1)
+            self._max_waiting: float = MAX_WAITING
+        else:
+            self._reader = Reader(kind, MAX_MESSAGE, MAX_FRAMES)
+            self._max_waiting = math.inf
         self._out: deque[tuple[bytes | memoryview, int]] = deque()
         """What waits, and of how many messages each buffer is the end."""
         self._messages = 0
@@ -65,14 +90,24 @@ class Link:
         """Whether something waits until the other end reads: call `flush` when it can."""
         return bool(self._out)
 
-    def send(self, frames: Sequence[bytes | memoryview]) -> bool:
+    @property
+    def more(self) -> bool:
+        """Whether `receive` has further messages without anything new to read."""
+        return self._reader.more and not self.closed
+
+    def trust(self) -> None:
+        """Take large messages, and many at once, from now on."""
+        self._reader.max_size = MAX_MESSAGE
+        self._reader.most = MOST
+
+    def send(self, frames: Sequence[bytes | memoryview], always: bool = False) -> bool:
         """Send one message, or keep it until the other end reads.
 
-        False if too many are kept, or the other end is gone: then it did not get this one.
-
-        Frames of `ZERO_COPY` bytes and more are not copied and must not change.
+        False if too many are kept, unless it is to be sent `always`, or if the other end is gone:
+        then it did not get this one. Frames of `ZERO_COPY` bytes and more are not copied and must
+        not change.
         """
-        if self.closed or not self._reader.ready or self._full:
+        if self.closed or not self._reader.ready or self._broken or (self._full and not always):
             return False
         if len(frames[-1]) < ZERO_COPY:
             self._write([small_message(frames)])
@@ -108,14 +143,14 @@ class Link:
 
         Raises LinkClosed.
         """
-        data = self._read()
+        data = b"" if self._reader.more else self._read()
         if data is None:
             return []
         messages = self._messages_of(data)
-        if self._reader.replies:
-            replies, self._reader.replies = self._reader.replies, []
-            if not self._full:
-                self._write(replies)
+        if self._reader.reply:
+            reply, self._reader.reply = self._reader.reply, b""
+            if not self._out:  # who does not read what was said before misses no sign of life
+                self._write([reply])
         return messages
 
     def last_words(self) -> list[list[bytes]]:
@@ -123,6 +158,8 @@ class Link:
         found: list[list[bytes]] = []
         with contextlib.suppress(LinkClosed):
             for _ in range(LAST_READS):
+                while self._reader.more:
+                    found += self._messages_of(b"")
                 data = self._read()
                 if data is None:
                     break
@@ -138,7 +175,7 @@ class Link:
 
     @property
     def _full(self) -> bool:
-        return self._broken or self._messages >= HIGH_WATER or self._bytes > MAX_WAITING
+        return self._broken or self._messages >= HIGH_WATER or self._bytes > self._max_waiting
 
     def _read(self) -> bytes | None:
         """Return what is here, None if nothing is. Raises LinkClosed."""
@@ -181,7 +218,9 @@ class Link:
             return self._sock.sendmsg(buffers)
         except BlockingIOError:
             return 0
-        except OSError:
+        except OSError as error:
+            if error.errno in (errno.ENOBUFS, errno.ENOMEM):
+                return 0
             self._broken = True
             return sum(map(len, buffers))
 

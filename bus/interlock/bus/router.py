@@ -107,6 +107,12 @@ class Router:
             self._over = self._loop.call_soon(self._turn_over)
         return True
 
+    def trust(self, identity: bytes) -> None:
+        """Take large messages of that peer from now on, and many at once."""
+        peer = self._peers.get(identity)
+        if peer is not None:
+            peer.link.trust()
+
     def mend(self) -> bool:
         """Listen again if the socket file was removed; True if that was so. Raises OSError."""
         return not self.closed and self._door.mend()
@@ -206,8 +212,11 @@ class Router:
         if messages:
             self._sent = False
             peer.inbox.extend(messages)
-            if peer.rest is None:
+        if peer.rest is None:
+            if peer.inbox or link.more:
                 self._deliver(peer)
+            else:
+                self._read(peer, True)
 
     def _deliver(self, peer: _Peer) -> None:
         peer.rest = None
@@ -223,11 +232,18 @@ class Router:
                     self._on_burst(True)
         finally:
             # Also when `on_message` raised: no further wake-up would come for what is here.
+            more = peer.link.more
             if inbox:
                 peer.rest = self._loop.call_soon(self._deliver, peer)
-            self._read(peer, not inbox)
+            elif more:
+                peer.rest = self._loop.call_soon(self._go_on, peer)
+            self._read(peer, not inbox and not more)
             if burst and self._on_burst is not None:
                 self._on_burst(False)
+
+    def _go_on(self, peer: _Peer) -> None:
+        peer.rest = None
+        self._readable(peer)
 
     # --- sending ---
 

@@ -108,6 +108,8 @@ class PendingCall:
         self.deadline = now + timeout
         self.sent = False
         """The target may have it."""
+        self.lost_at: float | None = None
+        """When the connection that it was sent over was lost."""
         self.ending: Ending | None = None
         self._parts: list[bytes] = []
         self._size = 0

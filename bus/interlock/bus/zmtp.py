@@ -11,6 +11,10 @@ from typing import Final
 
 MAX_COMMAND: Final = 4096
 """Bytes of a command; libzmq's are below 100."""
+MOST_COMMANDS: Final = 64
+"""Commands that are obeyed in one look; more wait for the next one."""
+MOST_FRAMES: Final = 1000
+"""Frames of a message from which on it is none of a careless peer, but an attack."""
 LONGEST_IDENTITY: Final = 255
 _SIGNATURE: Final = b"\xff" + bytes(8) + b"\x7f"
 _NULL: Final = b"NULL".ljust(20, b"\0")
@@ -62,39 +66,47 @@ class Reader:
     """Makes messages of the bytes that come in over one connection.
 
     `kind` is the type of this end's socket. A frame, and a message, may have `max_size` bytes; of a
-    message of more than `max_frames` frames only those are kept. What has come of a message is kept
+    message of more than `max_frames` frames only those are kept; one look takes `most` messages.
+    The first and the last of these may be changed at any time. What has come of a message is kept
     once, however small its pieces were.
     """
 
     __slots__ = (
+        "_count",
         "_frames",
         "_greeted",
         "_kept",
         "_kind",
         "_max_frames",
-        "_max_size",
         "_missing",
         "_size",
         "identity",
+        "max_size",
+        "more",
+        "most",
         "ready",
-        "replies",
+        "reply",
     )
 
-    def __init__(self, kind: str, max_size: int, max_frames: int) -> None:
+    def __init__(self, kind: str, max_size: int, max_frames: int, most: int = 256) -> None:
         self.ready = False
         """Whether the other end has introduced itself; nothing may be sent to it before."""
         self.identity = b""
         """The name that the other end has given itself."""
-        self.replies: list[bytes] = []
-        """Whole commands that are to be sent; whoever sends them takes them out."""
+        self.reply = b""
+        """The newest command that is to be sent; whoever sends it takes it out."""
+        self.more = False
+        """Whether further messages may be here already: feed it with nothing to have them."""
+        self.max_size = max_size
+        self.most = most
         self._kind = kind
-        self._max_size = max_size
         self._max_frames = max_frames
         self._greeted = False
         self._kept = bytearray()
         self._missing = 0
         """Bytes without which there is nothing to look at."""
         self._frames: list[bytes] = []
+        self._count = 0
         self._size = 0
 
     def feed(self, data: bytes) -> list[list[bytes]]:
@@ -102,7 +114,8 @@ class Reader:
 
         Raises ProtocolFault; the connection is of no use then.
         """
-        if self._missing:
+        if self._missing or self.more:
+            self.more = False
             self._kept += data
             self._missing -= len(data)
             if self._missing > 0:
@@ -134,7 +147,12 @@ class Reader:
     def _read(self, data: bytes, at: int) -> list[list[bytes]]:
         found: list[list[bytes]] = []
         end = len(data)
+        commands = 0
         while end - at > 1:
+            if len(found) >= self.most or commands >= MOST_COMMANDS:
+                self.more = True
+                self._keep(data[at:], 0)
+                return found
             flags = data[at]
             if flags & _LONG:
                 if end - at < 9:
@@ -152,6 +170,7 @@ class Reader:
                 return found
             at = stop
             if flags & _COMMAND:
+                commands += 1
                 self._obey(data[start:stop])
             elif self._add(data[start:stop], flags & _MORE):
                 found.append(self._frames)
@@ -168,14 +187,17 @@ class Reader:
                 raise ProtocolFault("a command that is too long")
         elif not self.ready:
             raise ProtocolFault("a message before the introduction")
-        elif size > self._max_size or self._size + size > self._max_size + MAX_COMMAND:
+        elif size > self.max_size or self._size + size > self.max_size + MAX_COMMAND:
             raise ProtocolFault("a message that is too large")
 
     def _add(self, frame: bytes, more: int) -> bool:
         """Take the next frame of a message; True if it was the last."""
+        self._count = self._count + 1 if more else 0
+        self._size = self._size + len(frame) if more else 0
+        if self._count > MOST_FRAMES:
+            raise ProtocolFault("a message of too many frames")
         if len(self._frames) < self._max_frames:
             self._frames.append(frame)
-        self._size = self._size + len(frame) if more else 0
         return not more
 
     def _keep(self, data: bytes, missing: int) -> None:
@@ -187,7 +209,7 @@ class Reader:
         if name == b"READY" and not self.ready:
             self._introduced(_properties(rest))
         elif name == b"PING" and self.ready and len(rest) >= 2:
-            self.replies.append(_command(b"PONG", rest[2:18]))
+            self.reply = _command(b"PONG", rest[2:18])
         elif name == b"ERROR":
             raise ProtocolFault("an error of the other end")
         elif not self.ready:
