@@ -193,7 +193,7 @@ class AsyncLine:
         """
         left = end - asyncio.get_running_loop().time()
         if left <= 0:
-            raise silent_supervisor(self.info.pid, limit)
+            raise silent_supervisor(self.home, self.info, limit)
         try:
             async with asyncio.timeout(min(left, CHECK)):
                 await event.wait()

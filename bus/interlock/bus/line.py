@@ -5,11 +5,14 @@ Waiting happens in `Line.pump` alone, in slices short enough to notice that the 
 
 from __future__ import annotations
 
+import errno
 import math
 import os
+import stat
 import time
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import zmq
@@ -27,6 +30,7 @@ from interlock.bus.errors import (
 )
 from interlock.bus.given import encode_request
 from interlock.bus.messages import ApiAnswer, Gone, Reply, Request
+from interlock.bus.remedies import disk_remedy
 from interlock.bus.results import error_of
 from interlock.bus.socket import OwnContext, connect_socket
 from interlock.bus.wording import spoken
@@ -69,16 +73,38 @@ def supervisor_lives(home: Home, info: ConnectionInfo) -> bool:
         return True  # it takes the file away before it ends
 
 
-def silent_supervisor(pid: int, seconds: float) -> RequestTimeoutError:
+def silent_supervisor(home: Home, info: ConnectionInfo, seconds: float) -> RequestTimeoutError:
     """Return the error for a supervisor that is there and did not answer within that time."""
+    pid = info.pid
     if stands_still(pid):
         return RequestTimeoutError(
             f"The supervisor (pid {pid}) is stopped, so it answers nobody; `kill -CONT {pid}` lets "
             f"it go on, `kill -9 {pid}` ends it and leaves nothing of it."
         )
+    if why := unreachable(home, info):
+        return RequestTimeoutError(why)
     return RequestTimeoutError(
         f"The supervisor (pid {pid}) did not answer within {spoken(seconds)} s; it may be "
         "overloaded or frozen. Look at that process and try again."
+    )
+
+
+def unreachable(home: Home, info: ConnectionInfo) -> str:
+    """Say why no new connection can come to a supervisor that runs, and what to do; else ""."""
+    path = Path(info.api.removeprefix("ipc://"))
+    todo = f"It is made again by itself; if not, {home.logs / 'supervisor.log'} says why"
+    try:
+        if stat.S_ISSOCK(os.stat(path).st_mode):
+            return ""
+        why = "something else is there"
+    except OSError as error:
+        why = f"{error.strerror}"
+        if error.errno != errno.ENOENT:
+            wrong = next((one for one in reversed(path.parents) if not one.is_dir()), path.parent)
+            todo = f"{disk_remedy(error.errno, wrong)}, then it is made again by itself"
+    return (
+        f"The supervisor (pid {info.pid}) runs, but nobody new can reach it, as its socket {path} "
+        f"is missing: {why}. {todo}; `interlock down` stops it all the same."
     )
 
 
@@ -218,7 +244,7 @@ class Line:
             self.send(self._api, frames, until)
         except RequestTimeoutError:
             self.close_request(request_id)
-            raise silent_supervisor(self.info.pid, until - begun) from None
+            raise silent_supervisor(self.home, self.info, until - begun) from None
         except BaseException:
             self.close_request(request_id)
             raise
@@ -255,7 +281,7 @@ class Line:
         finally:
             self.close_request(request_id)
         if answer is None:
-            raise silent_supervisor(self.info.pid, timeout)
+            raise silent_supervisor(self.home, self.info, timeout)
         reply, document = answer
         if not isinstance(reply, Reply):
             raise MalformedError("The supervisor answered a request with something else.")

@@ -99,6 +99,7 @@ class Supervisor:
         """Clients that want to hear when all has stopped."""
         self.not_kept = ""
         """A sentence about what the journal could not store, at the end; empty if it has all."""
+        self._stop_called = False
         self._hurry = asyncio.Event()
         self._ctx: zmq.Context[zmq.Socket[bytes]] = OwnContext()
         self._doors = Doors(self._doors_trouble)
@@ -159,9 +160,13 @@ class Supervisor:
             raise ConfigError(self._homeless)
 
     def stop(self) -> None:
-        """Begin to end in order; called again, end without waiting for anybody."""
-        if self._stop.is_set():
+        """Begin to end in order; called again, end without waiting for anybody.
+
+        A request to stop does not count: `down` sends a signal when that is not answered in time.
+        """
+        if self._stop_called:
             self._hurry.set()
+        self._stop_called = True
         self._stop.set()
 
     async def _all_stopped(self, identity: bytes) -> bytes:

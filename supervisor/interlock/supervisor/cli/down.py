@@ -19,7 +19,7 @@ from interlock.bus.errors import (
     NoSupervisorError,
     RequestTimeoutError,
 )
-from interlock.bus.line import find_supervisor, stands_still
+from interlock.bus.line import find_supervisor, stands_still, unreachable
 from interlock.bus.messages import Shutdown
 from interlock.bus.records import Child
 from interlock.supervisor.cli.exits import DONE
@@ -142,30 +142,38 @@ def _ask_to_stop(home: Home, pid: int, proven: bool) -> Client | None:
     """
     bus: Client | None = None
     try:
-        if proven and read_connection(home).pid != pid:
-            raise NoSupervisorError("The connection file is not this supervisor's.")
+        if proven and not stands_still(pid):
+            info = read_connection(home)
+            if info.pid != pid:
+                raise NoSupervisorError("The connection file is not this supervisor's.")
+            if why := unreachable(home, info):
+                raise NoSupervisorError(why)
         bus = running(home.path)
         bus.shutdown()
         return bus
     except ConnectionLostError:
         pass  # It ended before its answer was sent; who waits for its end sees that.
     except RequestTimeoutError:
-        if proven and stands_still(pid):
+        if stands_still(pid):
             raise
-        do = (
-            f"if it stays so, `kill -9 {pid}`: nothing of it will be left."
-            if proven
-            else "look what that process is before you do anything about it."
-        )
-        raise RequestTimeoutError(f"The supervisor (pid {pid}) does not answer; {do}") from None
+        if not proven:
+            raise RequestTimeoutError(
+                f"The supervisor (pid {pid}) does not answer; look what that process is before you "
+                "do anything about it."
+            ) from None
+        _signal(pid)
     except InterlockError:
         if not proven:
             raise
-        # The connection file is missing or damaged. A signal needs none, and means the same.
-        procfs.kill(Child(pid=pid, start=procfs.start_time(pid) or 0), signal.SIGTERM)
+        _signal(pid)
     if bus is not None:
         bus.close()
     return None
+
+
+def _signal(pid: int) -> None:
+    """Tell a supervisor to stop that no request reaches: a signal needs no file, no socket."""
+    procfs.kill(Child(pid=pid, start=procfs.start_time(pid) or 0), signal.SIGTERM)
 
 
 def clean_up(home: Home) -> None:

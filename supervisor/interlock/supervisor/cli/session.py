@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from interlock.bus.client import Client, connect
-from interlock.bus.errors import NotFoundError, UsageError
-from interlock.bus.line import silent_supervisor, stands_still
+from interlock.bus.endpoints import Home, read_connection
+from interlock.bus.errors import NotFoundError, RequestTimeoutError, UsageError
+from interlock.bus.line import silent_supervisor, stands_still, supervisor_lives, unreachable
 from interlock.supervisor.cli.output import options
 
+REACHED: Final = 5.0
+"""Seconds in which a supervisor has to make a socket again that somebody removed."""
 STOPPED: Final = 0.5
 """Seconds after which a stopped supervisor is taken for one that stays so."""
 _LOOK: Final = 0.02
@@ -22,7 +25,8 @@ _SHORTEST: Final = 4
 def client() -> Client:
     """Connect to the supervisor of the chosen home.
 
-    Raises NoSupervisorError, and RequestTimeoutError if it is stopped and stays so for `STOPPED`.
+    Raises NoSupervisorError, and RequestTimeoutError if it is stopped and stays so for `STOPPED`,
+    or if it has no socket and makes none within `REACHED`.
     """
     return running(options().home)
 
@@ -30,14 +34,29 @@ def client() -> Client:
 def running(home: str | os.PathLike[str] | None) -> Client:
     """Connect to the supervisor of that home; raises as `client`."""
     bus = connect(home)
-    until = time.monotonic() + STOPPED
-    # A program may wait for a supervisor that goes on soon; a person is told.
-    while stands_still(bus.pid):
-        if time.monotonic() > until:
-            bus.close()
-            raise silent_supervisor(bus.pid, STOPPED)
-        time.sleep(_LOOK)
+    try:
+        _check_reachable(Home(bus.home), bus.pid)
+    except BaseException:
+        bus.close()
+        raise
     return bus
+
+
+def _check_reachable(home: Home, pid: int) -> None:
+    """Raise RequestTimeoutError if the supervisor can answer nobody, now and for a while."""
+    begun = time.monotonic()
+    # A program may wait for a supervisor that goes on soon; a person is told.
+    while stands_still(pid):
+        if time.monotonic() > begun + STOPPED:
+            raise silent_supervisor(home, read_connection(home), STOPPED)
+        time.sleep(_LOOK)
+    info = read_connection(home)
+    while why := unreachable(home, info):
+        if time.monotonic() > begun + REACHED:
+            raise RequestTimeoutError(why)
+        if not supervisor_lives(home, info):
+            return  # which the first request finds out, and says
+        time.sleep(_LOOK)
 
 
 def full_name(typed: str, names: Iterable[str], attention: Iterable[Mapping[str, Any]] = ()) -> str:

@@ -13,7 +13,7 @@ from interlock.bus.wording import listed
 from interlock.supervisor.cli.exits import DONE, FAILED, code_of
 from interlock.supervisor.cli.given import json_document
 from interlock.supervisor.cli.output import document, note, one_line, options, write
-from interlock.supervisor.cli.session import running
+from interlock.supervisor.cli.session import REACHED, running
 
 Action = Literal["start", "stop", "restart"]
 
@@ -22,6 +22,7 @@ _PATIENCE: Final = 3600.0
 _AT_ONCE: Final = 16
 _SILENT: Final = 2.0
 """Seconds after which somebody who waits is told for what."""
+_UNREACHED: Final = f"Waiting for the supervisor's socket, for {REACHED:.0f} s at most."
 
 _NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...")
 
@@ -53,15 +54,20 @@ def restart(names: tuple[str, ...], as_json: bool) -> int:
 def _control(action: Action, names: tuple[str, ...], as_json: bool) -> int:
     home = options().home
     unique = list(dict.fromkeys(names))
+    asked = threading.Event()
 
     def one(name: str) -> dict[str, Any] | InterlockError:
         try:
             with running(home) as bus:
+                asked.set()
                 return bus.control(action, name, _PATIENCE)
         except InterlockError as error:
             return error
 
-    late = threading.Timer(_SILENT, note, [_waiting(action, unique)])
+    def tell() -> None:
+        note(_waiting(action, unique) if asked.is_set() else _UNREACHED)
+
+    late = threading.Timer(_SILENT, tell)
     late.daemon = True
     late.start()
     if len(unique) == 1:

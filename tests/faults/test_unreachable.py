@@ -1,0 +1,58 @@
+"""A supervisor that runs and that nobody new can reach, as its socket files are not there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from breaking import GOOD, ready, run
+from supervised import Supervised, timing
+
+SOON = 20.0
+"""Seconds, on a busy machine, within which a command that cannot reach anybody has to say so."""
+
+
+def as_file(folder: Path) -> None:
+    """Put a file in the place of a folder."""
+    folder.write_text("x")
+
+
+def as_loop(folder: Path) -> None:
+    """Put a link that leads to itself in the place of a folder."""
+    folder.symlink_to(folder)
+
+
+def removed(folder: Path) -> None:
+    """Leave nothing, in a folder that takes no new file."""
+    folder.parent.joinpath("gone").mkdir()
+    os.symlink(folder.parent / "gone" / "away", folder)
+
+
+@pytest.mark.parametrize("damage", [as_file, as_loop, removed])
+def test_commands_say_that_nobody_can_be_reached_and_down_ends_it(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    """`run` is no folder any more: each command says so, and `down` stops everything in order."""
+    with Supervised(tmp_path, timing() + GOOD, clean=False) as interlock:
+        before = ready(interlock, "mcp:good")
+        home = interlock.home
+        shutil.rmtree(home.run)
+        damage(home.run)
+        for command in (("status",), ("restart", "good"), ("turn", "mcp:good/echo {}")):
+            begun = time.monotonic()
+            code, out, error = run(home.path, *command)
+            assert time.monotonic() - begun < SOON
+            assert (code, out) == (5, "")
+            assert "nobody new can reach it" in error and "interlock down" in error, error
+            assert "overloaded" not in error and "init_timeout" not in error
+            if damage is not removed:
+                assert f"Remove or rename what is at {home.run}" in error
+        assert interlock.worker("mcp:good")["pid"] == before["mcp:good"]["pid"]
+        code, out, error = run(home.path, "down")
+        assert (code, error) == (0, "")
+        assert "nothing is left running" in out
+        assert interlock.process.wait(SOON) == 0
