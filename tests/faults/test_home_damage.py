@@ -96,7 +96,11 @@ def test_down_ends_a_supervisor_whose_connection_file_is_wrong(tmp_path: Path, d
             home.connection_file.write_bytes(forged(home, key="0" * 64))
         code, out, err = run(home.path, "down", "--json")
         assert code == 0, err
-        assert msgspec.json.decode(out) == {"stopped": True, "pid": interlock.pid}
+        assert msgspec.json.decode(out) == {
+            "stopped": True,
+            "pid": interlock.pid,
+            "not_kept": "",
+        }
         assert interlock.process.poll() == 0
         assert not home.connection_file.exists()
 
@@ -173,7 +177,7 @@ def test_what_cannot_be_made_again_is_said(tmp_path: Path) -> None:
         home.run.write_text("")
         interlock.wait_event("attention.changed", "supervisor", place, code="home_damaged")
         (row,) = (one for one in interlock.attention() if one["code"] == "home_damaged")
-        assert str(home.run) in row["message"] and row["fix"]
+        assert str(home.run) in row["message"] and str(home.run) in row["fix"]
         home.run.unlink()
         cleared = {"code": "home_damaged", "clear": True}
         interlock.wait_event("attention.changed", "supervisor", place, **cleared)

@@ -14,6 +14,8 @@ from supervised import Supervised, timing
 
 SOON = 20.0
 """Seconds, on a busy machine, within which a command that cannot reach anybody has to say so."""
+LOOKS = 6.0
+"""Seconds in which each worker looks at its socket once more."""
 
 
 def as_file(folder: Path) -> None:
@@ -56,3 +58,30 @@ def test_commands_say_that_nobody_can_be_reached_and_down_ends_it(
         assert (code, error) == (0, "")
         assert "nothing is left running" in out
         assert interlock.process.wait(SOON) == 0
+
+
+def test_a_socket_that_cannot_be_made_again_is_told_once_with_what_helps(tmp_path: Path) -> None:
+    """`run/data` is a file: the row names that, a restart would only end what still works."""
+    with Supervised(tmp_path, timing() + GOOD) as interlock:
+        before = ready(interlock, "mcp:good", "core:basics")
+        data, place = interlock.home.run / "data", interlock.mark()
+        assert interlock.client.call("mcp:good/echo").outcome == "ok"
+        shutil.rmtree(data)
+        data.write_text("x")
+        for name in before:
+            told = interlock.wait_event("attention.changed", name, place, code="socket_removed")
+            assert f"Remove or rename what is at {data}" in told["fix"]
+            assert "interlock restart" not in told["fix"]
+        damaged = interlock.wait_event("attention.changed", "supervisor", place)
+        assert str(data) in damaged["message"] + damaged["fix"]
+        for again in ("mcp:good", "core:basics"):
+            later = interlock.mark()
+            with pytest.raises(AssertionError):
+                interlock.wait_event("attention.changed", again, later, patience=LOOKS)
+        later = [e for e in interlock.events[place:] if e["topic"] == "attention.changed"]
+        assert len(later) == 3, later  # two workers and the supervisor, each once
+        assert interlock.client.call("mcp:good/echo").outcome == "ok"
+        data.unlink()
+        for name in before:
+            interlock.wait_event("attention.changed", name, place, clear=True)
+        assert run(interlock.home.path, "call", "mcp:good/echo")[0] == 0

@@ -392,6 +392,12 @@ def lock_holder(home: Home) -> int:
     return 0
 
 
+def obstacle(folder: Path) -> Path:
+    """Return the first part of a folder's path that is there and is no folder; else `folder`."""
+    parts = (*reversed(folder.parents), folder)
+    return next((one for one in parts if os.path.lexists(one) and not one.is_dir()), folder)
+
+
 def _fallback_base() -> Path:
     # Not TMPDIR and not XDG_RUNTIME_DIR: every process of the user must find the same folder, and
     # it must be short and outlive a login session.

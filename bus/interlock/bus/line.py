@@ -19,7 +19,13 @@ import zmq
 
 from interlock.bus import procfs
 from interlock.bus.codec import check_json, encode, read_answer
-from interlock.bus.endpoints import ConnectionInfo, Home, lock_holder, read_connection
+from interlock.bus.endpoints import (
+    ConnectionInfo,
+    Home,
+    lock_holder,
+    obstacle,
+    read_connection,
+)
 from interlock.bus.errors import (
     ConnectionLostError,
     InterlockError,
@@ -100,7 +106,7 @@ def unreachable(home: Home, info: ConnectionInfo) -> str:
     except OSError as error:
         why = f"{error.strerror}"
         if error.errno != errno.ENOENT:
-            wrong = next((one for one in reversed(path.parents) if not one.is_dir()), path.parent)
+            wrong = obstacle(path.parent)
             todo = f"{disk_remedy(error.errno, wrong)}, then it is made again by itself"
     return (
         f"The supervisor (pid {info.pid}) runs, but nobody new can reach it, as its socket {path} "

@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import errno
+from pathlib import PurePath
 from typing import Final
 
 _FULL: Final = (errno.ENOSPC, errno.EFBIG)
 _FORBIDDEN: Final = (errno.EACCES, errno.EPERM)
 _IN_THE_WAY: Final = (errno.EISDIR, errno.ENOTDIR, errno.EINVAL, errno.EEXIST, errno.ELOOP)
 _TOO_MANY: Final = (errno.EMFILE, errno.ENFILE)
+
+
+def place_of(error: OSError, otherwise: object) -> str:
+    """Return the path that an error names; the folder, if the file is one of our temporary ones.
+
+    Their names change with each attempt: a text that held one would be news each time.
+
+    >>> place_of(OSError(errno.ENOTDIR, "Not a directory", "/h/run/data/.17.3"), "/h")
+    '/h/run/data'
+    """
+    if not error.filename:
+        return str(otherwise)
+    path = PurePath(str(error.filename))
+    return str(path.parent if path.name.startswith(".") else path)
 
 
 def disk_remedy(number: int | None, place: object) -> str:

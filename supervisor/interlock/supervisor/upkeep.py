@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final, Protocol
 
 import zmq
 
-from interlock.bus.endpoints import ConnectionInfo, Home, HomeLock, write_connection
+from interlock.bus.endpoints import ConnectionInfo, Home, HomeLock, obstacle, write_connection
 from interlock.bus.errors import ConfigError
 from interlock.bus.listening import Listening
+from interlock.bus.remedies import disk_remedy, place_of
 from interlock.bus.settings import Timing
 
 LOOK: Final = 1.0
@@ -92,12 +94,12 @@ class Upkeep:
                 self._on_mended("connection file")
         except (ConfigError, OSError, zmq.ZMQError) as error:
             self._troubled = True
-            said = error.message if isinstance(error, ConfigError) else f"{error}."
+            said, todo = _in_words(error, self._home.path)
             self._on_row(
                 DAMAGED,
                 f"Something in the home was removed and cannot be made again: {said} Nobody new "
                 "may find the supervisor.",
-                f"Make {self._home.path} as it was; it is tried again by itself.",
+                f"{todo}; it is tried again by itself.",
             )
         else:
             if self._troubled:
@@ -113,3 +115,11 @@ class Upkeep:
         except OSError:
             return ()
         return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode)
+
+
+def _in_words(error: ConfigError | OSError | zmq.ZMQError, home: Path) -> tuple[str, str]:
+    """Say what went wrong and what to do, alike each time that it goes wrong in the same way."""
+    if isinstance(error, ConfigError):
+        return error.message, f"Make {home} as it was"
+    place = place_of(error, home) if isinstance(error, OSError) else str(home)
+    return f"{place}: {error.strerror}.", disk_remedy(error.errno, obstacle(Path(place)))

@@ -7,6 +7,7 @@ FD is the lifeline: it brings the boot record, and its end means that the spawne
 from __future__ import annotations
 
 import asyncio
+import errno
 import importlib
 import os
 import resource
@@ -23,6 +24,7 @@ import zmq
 
 from interlock.bus import procfs
 from interlock.bus.channel import ControlChannel, DataServer, IncomingCall
+from interlock.bus.endpoints import obstacle
 from interlock.bus.errors import MalformedError, ProcessLimitError
 from interlock.bus.limits import NO_THREADS
 from interlock.bus.messages import (
@@ -44,6 +46,7 @@ from interlock.bus.messages import (
     WorkerFailed,
 )
 from interlock.bus.records import Boot, Child
+from interlock.bus.remedies import disk_remedy
 from interlock.bus.socket import OwnContext
 from interlock.workers.children import ChildWatch, end_descendants, kill_descendants_now
 from interlock.workers.discreet import Discretion
@@ -148,7 +151,9 @@ class WorkerHost:
             )
         except OSError as error:
             raise WorkerError(
-                "bind_failed", f"the data endpoint cannot be bound: {error}"
+                "bind_failed",
+                f"the data endpoint cannot be bound: {error.strerror or type(error).__name__}",
+                fix=f"{self._socket_fix(error)}.",
             ) from None
         return self._data
 
@@ -315,12 +320,22 @@ class WorkerHost:
                 self.log.warning("The socket file was removed; it is made again.")
         except OSError as error:
             self._socketless = True
-            message = f"its socket file was removed and cannot be made again ({error})"
-            self.notice("socket_removed", "", message, f"interlock restart {self.boot.name}")
+            why = error.strerror or type(error).__name__
+            message = f"its socket file was removed and cannot be made again: {why}"
+            fix = f"{self._socket_fix(error)}; it is tried again, and who is connected stays so."
+            self.notice("socket_removed", "", message, fix)
         else:
             if self._socketless:
                 self._socketless = False
                 self.notice("socket_removed", clear=True)
+
+    def _socket_fix(self, error: OSError | zmq.ZMQError) -> str:
+        """Return what to do about a socket file that cannot be made."""
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            return f"Raise limits.open_files of {self.boot.name}, then restart it"
+        endpoint = self._configure.endpoint if self._configure else ""
+        folder = Path(endpoint.removeprefix("ipc://")).parent
+        return disk_remedy(error.errno, obstacle(folder))
 
     def _log_trouble(self, reason: str, fix: str) -> None:
         todo = f"{fix}; the worker goes on without its log." if reason else ""

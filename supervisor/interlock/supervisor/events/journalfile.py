@@ -12,7 +12,7 @@ from typing import Final
 
 from interlock.bus.errors import JournalError
 from interlock.bus.regular import regular
-from interlock.bus.remedies import disk_remedy
+from interlock.bus.remedies import disk_remedy, place_of
 from interlock.supervisor.events.journalrows import (
     UNFINISHED,
     AddItems,
@@ -129,7 +129,7 @@ def translate(error: Exception) -> JournalError:
     if (code & 0xFF) in _LOCKED:
         return LockedJournalError("The journal's file is locked by another program.")
     if isinstance(error, OSError):
-        fix = disk_remedy(error.errno, error.filename or "the journal")
+        fix = disk_remedy(error.errno, place_of(error, "the journal"))
     else:
         fix = _REMEDIES.get(code & 0xFF, "")
     return JournalError(f"The journal cannot be written ({error}).", fix=fix)

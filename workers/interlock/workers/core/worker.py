@@ -16,7 +16,7 @@ import msgspec
 from interlock.bus.channel import IncomingCall
 from interlock.bus.limits import MAX_ARGUMENTS
 from interlock.bus.messages import Capabilities, ControlDown, Ready, ToolsFind, ToolsFound
-from interlock.bus.remedies import disk_remedy
+from interlock.bus.remedies import disk_remedy, place_of
 from interlock.bus.settings import CoreConfigure
 from interlock.workers.core.notes import NoteError, Notes
 from interlock.workers.core.tools import reports, told_time
@@ -168,7 +168,7 @@ class CoreKind:
             call.fail("timeout", f"core:{call.name} did not end in time.", may_have_run=True)
         except OSError as error:
             outcome = "unavailable"
-            todo = disk_remedy(error.errno, error.filename or "the notes")
+            todo = disk_remedy(error.errno, place_of(error, "the notes"))
             call.fail("unavailable", f"The notes cannot be used: {error.strerror}. {todo}.")
         finally:
             self._reporter.ended(ident, call, outcome, time.monotonic() - begun, size)
