@@ -87,6 +87,47 @@ def test_a_stopped_server_process_ends_its_calls_in_time_and_dies_with_its_worke
         assert interlock.client.call("mcp:x/echo").outcome == "ok"
 
 
+def test_a_stopped_server_process_is_named_with_what_lets_it_go_on(rig: FaultRig) -> None:
+    """A server under SIGSTOP: its row says so, and it works again once it is continued."""
+    with rig.faulty(rogue_toml("x", call_timeout=0.3)) as interlock:
+        rig.event("worker.ready", "mcp:x")
+        (server,) = rig.tree("mcp:x", 1)
+        place = interlock.mark()
+        os.kill(server.pid, signal.SIGSTOP)
+        for _ in range(3):
+            assert interlock.client.call("mcp:x/echo").outcome == "timeout"
+        degraded = interlock.wait_event("worker.degraded", "mcp:x", place)
+        assert f"process {server.pid} is stopped, `kill -CONT {server.pid}`" in degraded["reason"]
+        (row,) = interlock.attention("mcp:x")
+        assert row["message"] == degraded["reason"]
+        assert "interlock restart mcp:x" in row["fix"]
+        os.kill(server.pid, signal.SIGCONT)
+        interlock.wait_event("worker.ready", "mcp:x", place)
+        assert interlock.client.call("mcp:x/echo").outcome == "ok"
+        assert interlock.attention("mcp:x") == []
+
+
+def test_a_server_that_is_stopped_while_it_is_out_of_use_is_named_then(rig: FaultRig) -> None:
+    """The row follows what stands still, and counts of calls alone are told to nobody."""
+    with rig.faulty(rogue_toml("x", "mute_ping", call_timeout=0.3)) as interlock:
+        rig.event("worker.ready", "mcp:x")
+        (server,) = rig.tree("mcp:x", 1)
+        place = interlock.mark()
+        turn = interlock.client.turn("mcp:x/mute {} & mcp:x/mute {} & mcp:x/mute {}")
+        assert outcomes(list(turn)) == ["timeout"] * 3
+        degraded = interlock.wait_event("worker.degraded", "mcp:x", place)
+        assert "is stopped" not in degraded["reason"]
+        os.kill(server.pid, signal.SIGSTOP)
+        interlock.wait_for(
+            lambda event: (
+                event["topic"] == "worker.degraded"
+                and f"kill -CONT {server.pid}" in event["reason"]
+            ),
+            place,
+        )
+        os.kill(server.pid, signal.SIGCONT)
+
+
 @pytest.mark.parametrize("how", ['{"code": 9}', '{"signal": 9}', '{"signal": 11}', "close"])
 def test_a_server_that_ends_in_a_call_is_replaced(rig: FaultRig, how: str) -> None:
     """Calls at a server that dies, or closes its output, end at once as worker_died."""

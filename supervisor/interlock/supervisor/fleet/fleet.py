@@ -407,7 +407,8 @@ def _trouble(member: Member) -> Row | None:
     by_hand = f"interlock logs {worker.name}"
     if worker.state is State.DEGRADED:
         code = member.degraded_code or "degraded"
-        return Row(name=worker.name, code=code, message=worker.reason, fix=by_hand, subject=STATE)
+        fix = f"{by_hand}; interlock restart {worker.name}"
+        return Row(name=worker.name, code=code, message=worker.reason, fix=fix, subject=STATE)
     # A first failure may pass, but who was waited for in vain has cost a minute already.
     again = worker.attempt > 1 or (failure is not None and failure.code == "init_timeout")
     failing = worker.state is State.FAILED or (worker.state is State.BACKOFF and again)

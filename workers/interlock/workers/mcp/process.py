@@ -78,6 +78,15 @@ class ServerProcess:
             procfs.kill(child, signum)
 
 
+def standing_still() -> str:
+    """Say which process below this worker is stopped, and how it goes on; "" if none is."""
+    for child in procfs.descendants(os.getpid()):
+        found = procfs.stat(child.pid)
+        if found is not None and found.state in "Tt":
+            return f"its process {child.pid} is stopped, `kill -CONT {child.pid}` lets it go on"
+    return ""
+
+
 def start_server(command: Command) -> ServerProcess:
     """Start the server. Raises WorkerError where the system refuses."""
     return ServerProcess(start_program(command))

@@ -28,6 +28,7 @@ from interlock.workers.mcp.command import build_command
 from interlock.workers.mcp.extras import Extras
 from interlock.workers.mcp.frames import NOTHING, mend_text
 from interlock.workers.mcp.pace import ListPace
+from interlock.workers.mcp.process import standing_still
 from interlock.workers.mcp.session import Hooks, McpSession
 from interlock.workers.mcp.tools import ToolList
 from interlock.workers.programs import size_in_bytes
@@ -72,7 +73,7 @@ class McpKind:
         """How soon the lists are read again, and whether a person was told that it is seldom."""
         self._relist = asyncio.Event()
         self._log_limit = RateLimit(LOGS_PER_SECOND)
-        self._degraded, self._trouble = False, ""
+        self._told, self._trouble, self._still = (False, ""), "", ""
         """What the supervisor was told, and what it is to know."""
         self._unsent: list[Callable[[], None]] = []
         self._probing = False
@@ -287,7 +288,7 @@ class McpKind:
         assert self._calls is not None
         circuit = self._calls.circuit
         if circuit.state is CircuitState.OPEN:
-            self._set_state(circuit.reason)
+            self._set_state(circuit.reason, standing_still())
             if not self._probing:
                 self._probing = True
                 self._host.background(self._probe(), "circuit probe")
@@ -310,6 +311,7 @@ class McpKind:
                         answer = await self._session.ask("ping", b"{}")
                 except (TimeoutError, OverloadedError):
                     circuit.stay_open(loop.time())
+                    self._set_state(circuit.reason, standing_still())
                     continue
                 if not answer.fault:
                     self._set_state("")
@@ -317,19 +319,22 @@ class McpKind:
         finally:
             self._probing = False
 
-    def _set_state(self, reason: str) -> None:
-        self._trouble = reason
+    def _set_state(self, reason: str, still: str = "") -> None:
+        """Tell why the server is not usable; `still` says which process of it stands still."""
+        self._trouble, self._still = reason, still
         self._tell_state()
 
     def _tell_state(self) -> None:
-        if bool(self._trouble) == self._degraded:
+        wanted = bool(self._trouble), self._still
+        if wanted == self._told:  # the reason alone counts calls, which is no news
             return
         if self._trouble:
-            report = StateReport(state="DEGRADED", code="circuit_open", reason=self._trouble)
+            reason = f"{self._still}; {self._trouble}" if self._still else self._trouble
+            report = StateReport(state="DEGRADED", code="circuit_open", reason=reason)
         else:
             report = StateReport(state="READY")
         if self._host.send(report):
-            self._degraded = bool(self._trouble)
+            self._told = wanted
         else:
             self._send_later(self._tell_state)
 
