@@ -143,3 +143,35 @@ def test_the_sockets_of_a_home_with_a_long_path_go_with_it(tmp_path: Path) -> No
     assert Home(other.home).run.exists()
     other.run("down")
     assert not Home(other.home).run.exists()
+
+
+def test_a_lock_that_another_program_holds_is_told_as_that(cli: CommandLine) -> None:
+    """A backup has the lock file: no command calls it, or whoever it names, a supervisor."""
+    home = Home(cli.home)
+    home.prepare()
+    home.lock_file.write_text(f"{os.getpid()}\n")
+    script = (
+        "import fcntl, sys\n"
+        "file = open(sys.argv[1])\n"
+        "fcntl.flock(file, fcntl.LOCK_EX)\n"
+        "print(flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(home.lock_file)], stdin=pipe, stdout=pipe
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"\n"
+        for command, code in (
+            (("up",), 1),
+            (("up", "--detach"), 1),
+            (("down",), 3),
+            (("status",), 3),
+        ):
+            _, error = cli.both(*command, code=code)
+            assert f"(pid {holder.pid}), holds the lock {home.lock_file}" in error, error
+            assert f"pid {os.getpid()}" not in error
+            assert "interlock up" not in error and "interlock down" not in error
+        holder.communicate()
+    assert "No supervisor is running" in cli.both("down", code=3)[1]

@@ -8,6 +8,7 @@ import os
 import re
 import stat
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,18 +17,23 @@ from typing import Final, Literal
 
 import msgspec
 
+from interlock.bus import procfs
 from interlock.bus.errors import (
     AlreadyRunningError,
     ConfigError,
+    HomeLockedError,
     NoSupervisorError,
     UsageError,
 )
+from interlock.bus.locktaker import holds_lock, lock_taker
 from interlock.bus.messages import PROTOCOL
 from interlock.bus.regular import regular
 
 _HOME_NOTE: Final = "home"
 """File in a folder of sockets that is elsewhere: the path of the home that it belongs to."""
 _LONGEST_NOTE: Final = 8192
+_SIGNED: Final = 0.05
+"""Seconds within which whoever takes the lock has written its pid into the file."""
 MAX_PATH: Final = 107
 """Bytes of the path of a Unix socket."""
 MAX_STEM: Final = 32
@@ -283,7 +289,7 @@ class HomeLock:
     """The right to be the supervisor of a home, from construction to `close`.
 
     The kernel drops it with the process, so it never needs cleaning up; the file stays. Raises
-    `AlreadyRunningError` with the holder's pid (0 if it has not written it yet).
+    `AlreadyRunningError` with the holder's pid, and `HomeLockedError` if that is no supervisor.
     """
 
     def __init__(self, home: Home) -> None:
@@ -292,10 +298,9 @@ class HomeLock:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(self._fd, 20, 0).strip()
             self.close()
-            pid = int(holder) if holder.isdigit() else 0
-            raise AlreadyRunningError(pid, str(home.path)) from None
+            unseen = HomeLockedError("A program that `lslocks` may name", str(self._path))
+            raise who_holds(home) or unseen from None
         self._folder = os.stat(self._path.parent)
         self.sign()
 
@@ -371,7 +376,7 @@ def _open_lock(path: Path) -> int:
 
 
 def lock_holder(home: Home) -> int:
-    """Pid of the process that holds the lock of the home; 0 if none does or it cannot be known.
+    """Pid of the supervisor that holds the lock of the home; 0 if none does or nobody knows.
 
     The kernel says so, not a file alone, so it is a supervisor of this home for sure. Only looks:
     to try the lock could keep a supervisor from starting.
@@ -380,16 +385,30 @@ def lock_holder(home: Home) -> int:
         with open(home.lock_file, "rb", opener=regular) as file:
             pid = int(file.read(20))
         locked = os.stat(home.lock_file)
-        numbers = os.listdir(f"/proc/{pid}/fd")
     except (OSError, ValueError, TypeError):  # a terminal has nothing to read
         return 0
-    for number in numbers:
-        with contextlib.suppress(OSError):
-            if not os.path.samestat(os.stat(f"/proc/{pid}/fd/{number}"), locked):
-                continue
-            if b"FLOCK" in Path(f"/proc/{pid}/fdinfo/{number}").read_bytes():
-                return pid
-    return 0
+    return pid if holds_lock(pid, locked) else 0
+
+
+def who_holds(home: Home) -> AlreadyRunningError | None:
+    """Return the error that says who holds the lock of the home; None if nobody is seen to.
+
+    A supervisor has signed it; whoever else has it is another program. Only looks.
+    """
+    holder = lock_taker(home.lock_file)
+    if not holder:
+        return None
+    pid = lock_holder(home)
+    if not pid:
+        time.sleep(_SIGNED)  # whoever took it just now may sign it yet
+        pid = lock_holder(home)
+    if not pid:
+        with contextlib.suppress(NoSupervisorError):  # what it signed may have been overwritten
+            pid = holder if read_connection(home).pid == holder else 0
+    if pid:
+        return AlreadyRunningError(pid, str(home.path))
+    named = f"Another program, {procfs.command(holder) or 'process'} (pid {holder}),"
+    return HomeLockedError(named, str(home.lock_file))
 
 
 def obstacle(folder: Path) -> Path:

@@ -57,6 +57,18 @@ class AlreadyRunningError(InterlockError):
         self.pid = pid
 
 
+class HomeLockedError(AlreadyRunningError):
+    """A program that is no supervisor, such as a backup, holds the lock of the home."""
+
+    def __init__(self, holder: str, lock: str) -> None:
+        InterlockError.__init__(
+            self,
+            f"{holder} holds the lock {lock}, so no supervisor can run there; end that, or choose "
+            "another --home.",
+        )
+        self.pid = 0
+
+
 class ConnectionLostError(InterlockError):
     """The supervisor stopped answering in the middle of a request or stream."""
 

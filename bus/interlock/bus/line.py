@@ -25,9 +25,11 @@ from interlock.bus.endpoints import (
     lock_holder,
     obstacle,
     read_connection,
+    who_holds,
 )
 from interlock.bus.errors import (
     ConnectionLostError,
+    HomeLockedError,
     InterlockError,
     MalformedError,
     NoSupervisorError,
@@ -156,6 +158,9 @@ def _check_nobody_runs(home: Home) -> None:
             "`interlock down`.",
             code="connection_file",
         )
+    taken = who_holds(home)
+    if isinstance(taken, HomeLockedError):
+        raise NoSupervisorError(f"No supervisor is running on {home.path}. {taken.message}")
 
 
 def lost_supervisor(home: Home, info: ConnectionInfo, answered: bool) -> InterlockError:

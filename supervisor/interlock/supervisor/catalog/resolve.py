@@ -83,7 +83,7 @@ def unavailable(source: SourceView) -> str:
             todo = f"See `interlock logs {name}`, then `interlock restart {name}`"
         case _:
             todo = f"See `interlock status {name}`"
-    return f"{name} is not usable now: {source.reason or 'not ready'}. {todo}."
+    return f"{name} is not usable now: {(source.reason or 'not ready').rstrip('.')}. {todo}."
 
 
 def _written(text: str) -> str:
