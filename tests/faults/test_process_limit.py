@@ -40,7 +40,7 @@ try:
 """
 TOLD = """
 except InterlockError as error:
-    print(error.code)
+    print(error.code, "ulimit -v" in error.message, "ulimit -u" in error.message)
 """
 
 
@@ -62,7 +62,7 @@ def interlock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervised]:
     ],
 )
 def test_a_client_that_gets_no_thread_says_so(interlock: Supervised, what: str) -> None:
-    """It was killed by SIGABRT, from within a library."""
+    """It was killed by SIGABRT, from within a library; it is told which limit that is."""
     code = f"{FULL}    {what}{TOLD}"
     done = subprocess.run(
         [sys.executable, "-c", code, str(interlock.home.path)],
@@ -70,7 +70,7 @@ def test_a_client_that_gets_no_thread_says_so(interlock: Supervised, what: str) 
         text=True,
         timeout=30,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "process_limit\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "process_limit True False\n", "")
 
 
 def test_a_command_that_gets_no_thread_says_one_sentence(interlock: Supervised) -> None:
@@ -82,7 +82,7 @@ def test_a_command_that_gets_no_thread_says_one_sentence(interlock: Supervised) 
         timeout=30,
     )
     assert done.returncode == 1
-    assert "ulimit -u" in done.stderr and done.stderr.count("\n") == 1
+    assert "ulimit -v" in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_who_gets_no_process_says_so() -> None:
@@ -96,10 +96,10 @@ try:
     with starting_process():
         subprocess.Popen(["true"])
 except ProcessLimitError as error:
-    print(error.code)
+    print(error.code, "ulimit -u" in error.message)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "process_limit\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "process_limit True\n", "")
 
 
 def test_a_supervisor_starts_no_thread_after_its_start(

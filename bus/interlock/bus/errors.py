@@ -167,15 +167,18 @@ class SpawnError(InterlockError):
     code = "spawn_failed"
 
 
+MOST_PROCESSES: Final = "the limit for this user (`ulimit -u`) or for this container"
+
+
 class ProcessLimitError(InterlockError):
-    """No further process or thread can be started."""
+    """No further process or thread can be started; `limit` says in words what is reached."""
 
     code = "process_limit"
 
-    def __init__(self) -> None:
+    def __init__(self, limit: str = MOST_PROCESSES) -> None:
         super().__init__(
-            "No further process or thread can be started: the limit for this user (`ulimit -u`) or "
-            "for this container is reached. End what is not needed, or raise it, and try again."
+            f"No further process or thread can be started: {limit} is reached. "
+            "End what is not needed, or raise it, and try again."
         )
 
 

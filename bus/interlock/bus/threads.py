@@ -7,17 +7,25 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import mmap
+import resource
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from interlock.bus.errors import ProcessLimitError
+from interlock.bus.errors import MOST_PROCESSES, ProcessLimitError
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
 OF_CONTEXT: Final = 2
 """Threads of a ZeroMQ context with one I/O thread; they start with its first socket."""
+
+_MEMORY: Final = (
+    "the limit on the memory of this process (`ulimit -v`; of a worker `limits.address_space`)"
+)
+_STACK: Final = 2 << 20
+"""Bytes of a stack where the system names no bound for one."""
 
 
 def need_threads(count: int) -> None:
@@ -33,11 +41,28 @@ def need_threads(count: int) -> None:
             thread.start()
             started.append(thread)
     except RuntimeError:
-        raise ProcessLimitError from None
+        raise no_thread() from None
     finally:
         over.set()
         for thread in started:
             thread.join()
+
+
+def no_thread() -> ProcessLimitError:
+    """Return the error for a thread that could not be started just now: Python does not say why."""
+    if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
+        return ProcessLimitError()
+    try:
+        mmap.mmap(-1, _stack_size()).close()
+    except OSError:
+        return ProcessLimitError(_MEMORY)
+    return ProcessLimitError(f"{_MEMORY}, or {MOST_PROCESSES}")
+
+
+def _stack_size() -> int:
+    """Bytes of memory that a new thread needs for its stack."""
+    limit = resource.getrlimit(resource.RLIMIT_STACK)[0]
+    return threading.stack_size() or (_STACK if limit == resource.RLIM_INFINITY else limit)
 
 
 def start_threads(pool: ThreadPoolExecutor, count: int) -> None:
@@ -50,7 +75,7 @@ def start_threads(pool: ThreadPoolExecutor, count: int) -> None:
         for _ in range(count):
             pool.submit(over.wait)
     except RuntimeError:
-        raise ProcessLimitError from None
+        raise no_thread() from None
     finally:
         over.set()
 

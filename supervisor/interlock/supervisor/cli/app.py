@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import click
 
-from interlock.bus.errors import InterlockError, ProcessLimitError
+from interlock.bus.errors import InterlockError
+from interlock.bus.threads import no_thread
 from interlock.supervisor.cli import output
 from interlock.supervisor.cli.exits import DONE, FAILED, INTERRUPTED, USAGE, code_of
 from interlock.supervisor.cli.interrupts import by_interrupt, interruptible, uninterruptible
@@ -195,7 +196,7 @@ def run(arguments: list[str]) -> int:
         if by_interrupt(error):
             return INTERRUPTED
         if isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
-            limit = ProcessLimitError()
+            limit = no_thread()
             output.failure(options, limit.code, limit.message)
             return FAILED
         _unexpected(options, error)

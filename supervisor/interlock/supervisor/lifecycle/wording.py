@@ -34,7 +34,7 @@ def describe_exit(exit_code: int | None, signal: int | None) -> str:
         except ValueError:
             return f"killed by signal {signal}"
     if exit_code == NO_THREADS:
-        return "could not start: the limit on processes (`ulimit -u`) is reached"
+        return "could not start: a limit, on processes (`ulimit -u`) or its memory, is reached"
     if exit_code is not None:
         return f"exited with code {exit_code}"
     return "ended in an unknown way"
