@@ -175,3 +175,52 @@ def test_a_lock_that_another_program_holds_is_told_as_that(cli: CommandLine) -> 
             assert "interlock up" not in error and "interlock down" not in error
         holder.communicate()
     assert "No supervisor is running" in cli.both("down", code=3)[1]
+
+
+def test_what_was_half_written_when_its_writer_was_killed_is_removed(cli: CommandLine) -> None:
+    """At the next start; what somebody may write just now, and what is not ours, stays."""
+    home = Home(cli.home)
+    home.prepare()
+    (home.path / "notes").mkdir()
+    (home.results / "mcp-x").mkdir()
+    names = (".connection.7", ".tools-x", ".trust.json-x", ".journal.sqlite3.new", "notes/.note-x")
+    left = [home.path / name for name in (*names, "results/mcp-x/.room-1")]
+    kept = [home.path / name for name in ("mine", ".hidden", "notes/.own")]
+    for path in (*left, *kept):
+        path.write_text("x")
+        os.utime(path, (1, 1))
+    fresh = home.path / ".tools-y"
+    fresh.write_text("x")
+    cli.run("up", "--detach")
+    cli.run("down")
+    assert [path for path in left if path.exists()] == []
+    assert all(path.exists() for path in (*kept, fresh))
+
+
+def test_a_start_says_what_is_in_the_way_and_not_to_free_space(cli: CommandLine) -> None:
+    """A folder where the lock was, a file where the home was, a limit on the size of files."""
+    home = Home(cli.home)
+    home.prepare()
+    home.lock_file.mkdir()
+    said = cli.both("up", code=1)[1]
+    assert f"Remove or rename what is at {home.lock_file}" in said and "space" not in said
+    assert "No supervisor is running" in cli.both("down", code=3)[1]
+    home.lock_file.rmdir()
+    with cli.popen(
+        "up", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    ) as limited:
+        _, said = limited.communicate(timeout=60)
+    assert limited.returncode == 1 and "ulimit -f" in said and "space" not in said
+    home.path.rename(cli.folder / "moved")
+    home.path.write_text("x")
+    for command, code in (("up", 1), ("status", 3), ("down", 3)):
+        said = cli.both(command, code=code)[1]
+        assert f"Remove or rename what is at {home.path}" in said, said
+
+
+def test_a_folder_that_was_removed_is_named(cli: CommandLine) -> None:
+    gone = cli.folder / "gone"
+    gone.mkdir()
+    for command in ("up", "validate"):
+        done = cli.shell(f"mkdir -p {gone}; cd {gone}; rmdir {gone}; interlock {command}")
+        assert done.returncode == 1 and "was removed; change to another one" in done.stderr, done

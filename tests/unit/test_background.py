@@ -93,6 +93,7 @@ def test_a_full_disk_is_said_once_and_again_when_it_is_over(
         (errno.EACCES, "look at its owner and mode"),
         (errno.EISDIR, "Remove or rename what is at /h/log"),
         (errno.EMFILE, "more open files"),
+        (errno.EFBIG, "ulimit -f"),
         (errno.EIO, "Look at /h/log and its disk"),
         (None, "Look at /h/log and its disk"),
     ],

@@ -28,6 +28,7 @@ from interlock.bus.errors import (
 from interlock.bus.locktaker import holds_lock, lock_taker
 from interlock.bus.messages import PROTOCOL
 from interlock.bus.regular import regular
+from interlock.bus.remedies import disk_remedy
 
 _HOME_NOTE: Final = "home"
 """File in a folder of sockets that is elsewhere: the path of the home that it belongs to."""
@@ -256,7 +257,12 @@ def read_connection(home: Home) -> ConnectionInfo:
         raise NoSupervisorError(
             f"No supervisor is running on {home.path}; start one with `interlock up`."
         ) from None
-    except (OSError, msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+    except OSError as error:
+        todo = disk_remedy(error.errno, obstacle(home.connection_file))
+        raise NoSupervisorError(
+            f"{home.connection_file} cannot be read: {error.strerror}. {todo}."
+        ) from None
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise NoSupervisorError(
             f"{home.connection_file} cannot be read ({error}); start again with `interlock up`."
         ) from None
@@ -320,6 +326,8 @@ class HomeLock:
             found = os.stat(self._path, follow_symlinks=False)
         except OSError:
             return "removed" if self.same_home() else "gone"
+        if not stat.S_ISREG(found.st_mode):
+            return "removed"  # nobody can lock what is no file
         return "held" if os.path.samestat(found, os.fstat(self._fd)) else "taken"
 
     def same_home(self) -> bool:
@@ -445,4 +453,5 @@ def _check_folder(path: Path, *, links: bool) -> None:
 
 
 def _cannot_make(path: Path, error: OSError) -> str:
-    return f"The folder {path} cannot be made ({error.strerror}); choose another --home."
+    todo = disk_remedy(error.errno, obstacle(path))
+    return f"The folder {path} cannot be made: {error.strerror}. {todo}, or choose another --home."

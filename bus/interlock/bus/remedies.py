@@ -6,7 +6,6 @@ import errno
 from pathlib import PurePath
 from typing import Final
 
-_FULL: Final = (errno.ENOSPC, errno.EFBIG)
 _FORBIDDEN: Final = (errno.EACCES, errno.EPERM)
 _IN_THE_WAY: Final = (errno.EISDIR, errno.ENOTDIR, errno.EINVAL, errno.EEXIST, errno.ELOOP)
 _TOO_MANY: Final = (errno.EMFILE, errno.ENFILE)
@@ -34,8 +33,10 @@ def disk_remedy(number: int | None, place: object) -> str:
     >>> disk_remedy(errno.EROFS, "/h/logs")
     'Make the file system that has /h/logs writable, it is read-only'
     """
-    if number in _FULL:
+    if number == errno.ENOSPC:
         return f"Free some space on the disk that has {place}"
+    if number == errno.EFBIG:
+        return f"Allow larger files (`ulimit -f`) than {place} may be now"
     if number == errno.EDQUOT:
         return f"Delete files of your own on the disk that has {place}: your quota is used up"
     if number == errno.EROFS:

@@ -19,7 +19,7 @@ import zmq
 from interlock.bus.endpoints import Home, HomeLock, default_home
 from interlock.bus.errors import ConfigError, InterlockError, UsageError
 from interlock.bus.events import Event
-from interlock.bus.remedies import disk_remedy
+from interlock.bus.remedies import disk_remedy, place_of
 from interlock.bus.socket import shares_memory
 from interlock.bus.threads import need_threads, start_threads
 from interlock.supervisor.api.doors import open_files_needed
@@ -27,6 +27,7 @@ from interlock.supervisor.config.model import Loaded
 from interlock.supervisor.config.read import load
 from interlock.supervisor.config.reading import Reading
 from interlock.supervisor.config.workspace import places
+from interlock.supervisor.home.halfwritten import remove_half_written
 from interlock.supervisor.home.runfolders import sweep_run_folders, undisturbed
 from interlock.supervisor.reload import Loader
 from interlock.supervisor.runtime import Supervisor
@@ -73,6 +74,7 @@ def run_supervisor(
             home.clear_run()
             home.prepare()
             sweep_run_folders(home)
+            remove_half_written(home)
             _set_title(home)
             raise_limit()
             workers = len(loaded.settings.workers())
@@ -83,7 +85,11 @@ def run_supervisor(
         on_failure(error.message)
         return 1
     except (OSError, zmq.ZMQError) as error:
-        on_failure(f"The supervisor cannot work in {path}: {error}. {_remedy(error, path)}")
+        place = place_of(error, path) if isinstance(error, OSError) else str(path)
+        on_failure(
+            f"The supervisor cannot work in {path}: {place}: {error.strerror or error}. "
+            f"{_remedy(error, place)}"
+        )
         return 1
     if not_kept:
         on_failure(not_kept)
@@ -136,7 +142,7 @@ def _check_places(home: Home, workspace: Path | None, config: Path | None) -> No
             ) from None
 
 
-def _remedy(error: OSError | zmq.ZMQError, place: Path) -> str:
+def _remedy(error: OSError | zmq.ZMQError, place: str) -> str:
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return f"{disk_remedy(error.errno, place)}."
     return f"{disk_remedy(error.errno, place)}, or choose another --home."

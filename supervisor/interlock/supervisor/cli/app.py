@@ -5,6 +5,8 @@ Every failure of a command ends here as one sentence and an exit code; a traceba
 
 from __future__ import annotations
 
+import errno
+import os
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -12,11 +14,13 @@ from typing import Any, Final
 import click
 
 from interlock.bus.errors import InterlockError
+from interlock.bus.remedies import disk_remedy
 from interlock.bus.threads import no_thread
 from interlock.supervisor.cli import output
 from interlock.supervisor.cli.exits import DONE, FAILED, INTERRUPTED, USAGE, code_of
 from interlock.supervisor.cli.interrupts import by_interrupt, interruptible, uninterruptible
 
+_TOO_MANY: Final = (errno.EMFILE, errno.ENFILE)
 _NO_THREAD: Final = "can't start new thread"
 """What Python says then; it has no class of its own for it."""
 _HERE: Final = "interlock.supervisor.cli"
@@ -224,9 +228,20 @@ def _run(arguments: list[str], options: output.Options) -> int:
         output.discard_stdout()
         return DONE  # The reader has what it wanted.
     except OSError as error:
-        where = f" ({error.filename})" if error.filename else ""
-        output.failure(options, "failed", f"The system refused: {error.strerror or error}{where}.")
+        output.failure(options, "failed", _refused(error))
         return FAILED
+
+
+def _refused(error: OSError) -> str:
+    """Say what the system refused, and what to do where that is known."""
+    if error.errno == errno.ENOENT and not error.filename:
+        try:
+            os.getcwd()
+        except FileNotFoundError:
+            return "The folder in which this runs was removed; change to another one."
+    where = f" ({error.filename})" if error.filename else ""
+    todo = f" {disk_remedy(error.errno, '')}." if error.errno in _TOO_MANY else ""
+    return f"The system refused: {error.strerror or error}{where}.{todo}"
 
 
 def _with_usage(error: click.UsageError) -> str:

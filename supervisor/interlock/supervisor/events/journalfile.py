@@ -40,7 +40,10 @@ _REMEDIES: Final = {
     sqlite3.SQLITE_READONLY: "Make the journal's files and folder writable for this user",
     sqlite3.SQLITE_PERM: "Make the journal's files and folder writable for this user",
     sqlite3.SQLITE_CANTOPEN: "Make the journal's files and folder writable for this user",
-    sqlite3.SQLITE_IOERR: "Free some space on the journal's disk, or look what ails that disk",
+    sqlite3.SQLITE_IOERR: (
+        "Free some space on the journal's disk, allow larger files (`ulimit -f`), or look what "
+        "ails that disk"
+    ),
 }
 """What SQLite does not say more of. A read-only file system shows when the file is opened anew."""
 _CREATE: Final = """
