@@ -76,7 +76,7 @@ def test_a_full_disk_is_said_once_and_again_when_it_is_over(
             file.write_line("x" * 40)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert len(said) == 1 and os.strerror(27) in said[0][0] and "some space" in said[0][1]
+    assert len(said) == 1 and os.strerror(27) in said[0][0] and "ulimit -f" in said[0][1]
     assert file.lost >= 6
     Log(file).look()
     assert said[1:] == [("", "")]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from pathlib import PurePath
 from typing import Final
 
 _FORBIDDEN: Final = (errno.EACCES, errno.EPERM)
@@ -21,8 +20,9 @@ def place_of(error: OSError, otherwise: object) -> str:
     """
     if not error.filename:
         return str(otherwise)
-    path = PurePath(str(error.filename))
-    return str(path.parent if path.name.startswith(".") else path)
+    path = str(error.filename)
+    folder, slash, name = path.rpartition("/")
+    return folder if slash and name.startswith(".") else path
 
 
 def disk_remedy(number: int | None, place: object) -> str:
