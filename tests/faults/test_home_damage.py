@@ -177,7 +177,7 @@ def test_what_cannot_be_made_again_is_said(tmp_path: Path) -> None:
         home.run.write_text("")
         interlock.wait_event("attention.changed", "supervisor", place, code="home_damaged")
         (row,) = (one for one in interlock.attention() if one["code"] == "home_damaged")
-        assert str(home.run) in row["message"] and str(home.run) in row["fix"]
+        assert str(home.run) in row["message"] and row["fix"]
         home.run.unlink()
         cleared = {"code": "home_damaged", "clear": True}
         interlock.wait_event("attention.changed", "supervisor", place, **cleared)
