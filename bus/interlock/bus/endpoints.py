@@ -8,7 +8,6 @@ import os
 import re
 import stat
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,8 +32,6 @@ from interlock.bus.remedies import disk_remedy
 _HOME_NOTE: Final = "home"
 """File in a folder of sockets that is elsewhere: the path of the home that it belongs to."""
 _LONGEST_NOTE: Final = 8192
-_SIGNED: Final = 0.05
-"""Seconds within which whoever takes the lock has written its pid into the file."""
 MAX_PATH: Final = 107
 """Bytes of the path of a Unix socket."""
 MAX_STEM: Final = 32
@@ -406,10 +403,7 @@ def who_holds(home: Home) -> AlreadyRunningError | None:
     holder = lock_taker(home.lock_file)
     if not holder:
         return None
-    pid = lock_holder(home)
-    if not pid:
-        time.sleep(_SIGNED)  # whoever took it just now may sign it yet
-        pid = lock_holder(home)
+    pid = lock_holder(home)  # after the other look, in which whoever took it just now has signed
     if not pid:
         with contextlib.suppress(NoSupervisorError):  # what it signed may have been overwritten
             pid = holder if read_connection(home).pid == holder else 0
