@@ -58,7 +58,9 @@ def test_status(cli: CommandLine) -> None:
 
 def test_start_and_restart_say_the_outcome(cli: CommandLine) -> None:
     assert "mcp:small is READY" in cli.run("restart", "small")
-    assert "command not found" in cli.both("start", "gone", code=1)[1]
+    told = cli.both("start", "gone", code=1)[1]
+    assert "command not found: no-such-command. Install it, or write its full path" in told
+    assert "the PATH is that of `interlock up`" in told
     assert cli.json("stop", "small")["workers"][0]["state"] == "STOPPED"
     document = cli.json("start", "small", "gone", code=1)
     assert [row["state"] for row in document["workers"]] == ["READY", "FAILED"]

@@ -112,6 +112,7 @@ def test_what_is_waited_for_is_a_sentence() -> None:
     assert _waiting("start", ["git", "time", "fetch"]).startswith(
         "Waiting until git, time and fetch are READY or have failed;"
     )
+    assert _waiting("restart", ["agent:main"]).endswith("agent:main is READY or has failed.")
     assert _waiting("stop", ["git"]) == "Waiting until git has stopped."
     assert _waiting("stop", ["git", "time"]) == "Waiting until git and time have stopped."
 

@@ -66,7 +66,11 @@ def test_a_reference_without_a_name_is_told_so() -> None:
         ("userHome", "only an editor knows it", "Write ${HOME} in its place."),
         ("command:x.y", "no variable is named so", "`${NAME}`"),
         ("TOKEN:?unset", "no variable is named so", "`${NAME:-default}`"),
-        ("ABSENT", "that variable is not set", "Set ABSENT before `interlock up`."),
+        (
+            "ABSENT",
+            "that variable is not set",
+            "Set ABSENT before `interlock up` (one that runs: `interlock down` first).",
+        ),
     ],
 )
 def test_what_other_programs_write_is_told_as_that(reference: str, why: str, fix: str) -> None:

@@ -38,6 +38,29 @@ def source_hint(command: str) -> str:
     return f"{command} comes with {source}. " if source else ""
 
 
+def not_there(command: str) -> str:
+    """Return what to do about a program that is not found.
+
+    >>> not_there("/opt/x")
+    'Put it there, or write where it is as `command`.'
+    """
+    if "/" in command:
+        return "Put it there, or write where it is as `command`."
+    return (
+        "Install it, or write its full path as `command` (the PATH is that of `interlock up`: "
+        "after a change of it, `interlock down` first)."
+    )
+
+
+def set_before(variable: str) -> str:
+    """Return the beginning of the sentence about a variable that is not set.
+
+    >>> set_before("X")
+    'Set X before `interlock up` (one that runs: `interlock down` first)'
+    """
+    return f"Set {variable} before `interlock up` (one that runs: `interlock down` first)"
+
+
 def search_path(environ: Mapping[str, str]) -> list[str]:
     """Return the folders in which an entry's command is looked for, PATH first.
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from interlock.bus.regular import regular
-from interlock.bus.searchpath import WHOLE_COMMAND, search_path, source_hint
+from interlock.bus.searchpath import WHOLE_COMMAND, not_there, search_path, source_hint
 from interlock.bus.settings import Limits
 from interlock.workers.failure import WorkerError
 from interlock.workers.secrets import (
@@ -86,7 +86,7 @@ def find_command(command: str, cwd: str, folders: Sequence[str]) -> str:
     raise WorkerError(
         "command_not_found",
         f"command not found: {command}",
-        fix=f"{source_hint(command)}Install it, or write its full path as `command`.",
+        fix=source_hint(command) + not_there(command),
         permanent=True,
         details=f"Looked for {', '.join(candidates)}.",
     )

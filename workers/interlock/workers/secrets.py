@@ -25,6 +25,7 @@ from interlock.bus.references import (
     references,
     replaced,
 )
+from interlock.bus.searchpath import set_before
 from interlock.workers.failure import WorkerError
 
 KEYRING_TIMEOUT: Final = 5.0
@@ -256,7 +257,7 @@ async def _lookup(reference: str, environ: Mapping[str, str], masks: Masks, wher
         raise _unresolved(reference, where, "it names no variable", fix)
     why, fix = foreign(reference) or (
         "that variable is not set",
-        f"Set {variable} before `interlock up`.",
+        f"{set_before(variable)}.",
     )
     raise _unresolved(reference, where, why, fix)
 

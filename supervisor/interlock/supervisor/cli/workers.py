@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 import click
 
+from interlock.bus.client import Client
 from interlock.bus.errors import InterlockError
 from interlock.bus.wording import listed
 from interlock.supervisor.cli.exits import DONE, FAILED, code_of
@@ -60,7 +61,7 @@ def _control(action: Action, names: tuple[str, ...], as_json: bool) -> int:
         try:
             with running(home) as bus:
                 asked.set()
-                return bus.control(action, name, _PATIENCE)
+                return _with_advice(bus, bus.control(action, name, _PATIENCE))
         except InterlockError as error:
             return error
 
@@ -87,6 +88,15 @@ def _control(action: Action, names: tuple[str, ...], as_json: bool) -> int:
     return max(_tell(action, answer, as_json) for answer in answers)
 
 
+def _with_advice(bus: Client, answer: dict[str, Any]) -> dict[str, Any]:
+    """The answer about a worker that has failed with what to do, as status says it."""
+    if answer["state"] != "FAILED":
+        return answer
+    rows = bus.status()["needs_attention"]
+    fixes = (row["fix"] for row in rows if row["name"] == answer["name"] and row.get("fix"))
+    return answer | {"fix": next(fixes, "")}
+
+
 def _waiting(action: Action, names: list[str]) -> str:
     """What is waited for, said to whoever has waited for a while."""
     many = len(names) > 1
@@ -94,7 +104,8 @@ def _waiting(action: Action, names: list[str]) -> str:
     what = f"{'have' if many else 'has'} {what}"
     if action != "stop":
         what = f"{'are' if many else 'is'} READY or {what}"
-    bound = "" if action == "stop" else "; a server has its `init_timeout` for that"
+    servers = action != "stop" and not all(name.startswith(("agent:", "core:")) for name in names)
+    bound = "; a server has its `init_timeout` for that" if servers else ""
     return f"Waiting until {listed(names)} {what}{bound}."
 
 
@@ -115,5 +126,6 @@ def _tell(action: Action, answer: dict[str, Any] | InterlockError, as_json: bool
         if good:
             write(text)
         else:
-            note(f"{text}. See `interlock logs {answer['name']}`.")
+            advice = answer.get("fix") or f"See `interlock logs {answer['name']}`."
+            note(f"{text.rstrip('.')}. {advice}")
     return DONE if good else FAILED

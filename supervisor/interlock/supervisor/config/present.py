@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from interlock.bus.own import runs_interlock
 from interlock.bus.references import KEYRING, foreign, keyring_fault, references
-from interlock.bus.searchpath import WHOLE_COMMAND, search_path, source_hint
+from interlock.bus.searchpath import WHOLE_COMMAND, not_there, search_path, set_before, source_hint
 from interlock.supervisor.config.model import CliEntry, Problem, ServerEntry, Settings, worker_name
 
 
@@ -57,7 +57,7 @@ def _unresolved(
             elif strange := foreign(reference):
                 yield key, f"${{{reference}}} is no variable: {strange[0]}", strange[1]
             elif ":-" not in reference and reference.strip():
-                fix = f"Set {reference} before `interlock up`, or write a default."
+                fix = f"{set_before(reference)}, or write a default."
                 yield key, f"the variable {reference} is not set", fix
 
 
@@ -104,7 +104,7 @@ def _missing(entry: ServerEntry | CliEntry, folders: str) -> Iterator[tuple[str,
     if found is None:
         if shown != command and isinstance(entry, ServerEntry) and not entry.settings.args:
             return  # told of as a whole command line
-        fix = f"{source_hint(shown)}Install it, or write its full path as `command`."
+        fix = source_hint(shown) + not_there(shown)
         if shown != command:
             shown, fix = f"{shown} and what follows it in `command`", WHOLE_COMMAND
         yield "command", "command_not_found", f"command not found: {shown}", fix
