@@ -226,8 +226,8 @@ def test_the_supervisors_log_is_read_by_people() -> None:
     text = readable(
         json.dumps(line | {"name": "mcp:git", "reason": "", "why": "a\nb", "n": [1, 2]})
     )
-    assert text[2::3][:2] == "::"
-    assert text[8:] == " info worker.ready name=mcp:git why=a\n    b n=1,2"
+    assert text[4::3][:5] == "-- ::", "the day, too: a supervisor runs for many"
+    assert text[19:] == " info worker.ready name=mcp:git why=a\n    b n=1,2"
     for other in ("no json", "[1]", "7", '{"timestamp": 3, "level": "x", "event": "y"}'):
         assert readable(other) == other
 

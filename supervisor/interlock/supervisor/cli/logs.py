@@ -58,7 +58,7 @@ def readable(line: str) -> str:
     try:
         found = msgspec.json.decode(line)
         when = datetime.fromisoformat(found.pop("timestamp")).astimezone()
-        words = [when.strftime("%H:%M:%S"), found.pop("level"), found.pop("event")]
+        words = [when.strftime("%Y-%m-%d %H:%M:%S"), found.pop("level"), found.pop("event")]
     except (msgspec.DecodeError, AttributeError, KeyError, TypeError, ValueError):
         return line
     words += [
