@@ -258,9 +258,15 @@ def test_one_client_with_many_that_wait_takes_nothing_from_the_others(asking: As
     """Those of one client filled the share of the agent, and so that of all who use the agent."""
     many = asking.turn(" & ".join([ECHO] * (OF_CLIENT + 1)))
     until(lambda: len(asking.client.approvals()["approvals"]) == OF_CLIENT, what="all that may")
-    place = asking.interlock.mark()
+    known = {row["id"] for row in asking.client.approvals()["approvals"]}
     turn = asking.turn('mcp:x/echo {"n": 2}')
-    asking.client.approve(asking.requested(place)["id"])
+
+    def new() -> set[str]:
+        return {row["id"] for row in asking.client.approvals()["approvals"]} - known
+
+    until(new, what="that of the other client")
+    (other,) = new()
+    asking.client.approve(other)
     assert results(turn.result(PATIENCE)) == ["ok"]
     for row in asking.client.approvals()["approvals"]:
         asking.client.deny(row["id"])

@@ -34,7 +34,8 @@ class ControlChannel:
         self.dropped = 0
         self._on_message = on_message
         self._on_bad = on_bad
-        self._socket = FdSocket(sock, self._received)
+        # What is large here is rare, and each of many workers would need what sharing takes.
+        self._socket = FdSocket(sock, self._received, shares=False)
 
     def send(self, message: ControlUp, body: bytes | None = None) -> bool:
         """Queue a message; False if the supervisor takes none any more (full queue).

@@ -155,7 +155,8 @@ class FdSocket:
     other callbacks have a turn), and sends look again afterwards.
 
     `on_writable` is called after each wake-up while `want_writable` is True and a peer can take
-    messages.
+    messages. What is large is sent without copying, unless it `shares` nothing: for that pyzmq
+    needs a thread and seven descriptors, for good.
     """
 
     __slots__ = (
@@ -171,6 +172,7 @@ class FdSocket:
         "_on_writable",
         "_recv",
         "_send",
+        "_shares",
         "_sock",
         "_want_writable",
         "budget",
@@ -184,6 +186,7 @@ class FdSocket:
         on_message: Callable[[list[bytes]], None],
         budget: int = 64,
         on_writable: Callable[[], None] | None = None,
+        shares: bool = True,
     ) -> None:
         # Imported here: the synchronous client uses this module and should not pay for asyncio.
         import asyncio
@@ -196,6 +199,7 @@ class FdSocket:
         self._identified = zmq_socket.type == zmq.ROUTER
         self._on_message = on_message
         self._on_writable = on_writable
+        self._shares = shares
         self.budget = budget
         self.closed = False
         self.unreachable = False
@@ -241,7 +245,8 @@ class FdSocket:
             for frame in frames[:-1]:
                 send(frame, _NOW_PART)
             frame = frames[-1]
-            send(frame, _NOW, len(frame) < ZERO_COPY or not shares_memory())
+            copied = len(frame) < ZERO_COPY or not (self._shares and shares_memory())
+            send(frame, _NOW, copied)
         except zmq.Again:
             self.unreachable = False
             return False
