@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 from typing import Final
 
 LARGE: Final = 16 << 20
 """Bytes of work after which it is worth it."""
-QUIET: Final = 1.0
-"""Seconds without further work after which it is done: it takes moments in which others wait."""
+DELAY: Final = 1.0
+"""Seconds after which it is done, at most so often: it takes moments in which others wait."""
 
 
 class MemoryReturn:
@@ -22,12 +23,10 @@ class MemoryReturn:
     def used(self, size: int) -> None:
         """So many bytes were worked with and are needed no more."""
         self._bytes += size
-        if self._bytes < LARGE:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(QUIET, self._give_back, loop)
+        # Further work does not put it off: in a busy process there is always some.
+        if self._bytes >= LARGE and self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(DELAY, self._give_back, loop)
 
     def _give_back(self, loop: asyncio.AbstractEventLoop) -> None:
         self._bytes, self._timer = 0, None
@@ -35,7 +34,11 @@ class MemoryReturn:
 
 
 def give_back() -> None:
-    """Give free memory back to the system, where the C library can; takes milliseconds."""
+    """Give free memory back to the system, where the C library can; takes milliseconds.
+
+    What only circles of objects hold is freed first: an idle process would keep it for good.
+    """
+    gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
