@@ -11,6 +11,8 @@ LARGE: Final = 16 << 20
 """Bytes of work after which it is worth it."""
 DELAY: Final = 1.0
 """Seconds after which it is done, at most so often: it takes moments in which others wait."""
+LATER: Final = 5.0
+"""Seconds after which it is done once more."""
 
 
 class MemoryReturn:
@@ -28,9 +30,11 @@ class MemoryReturn:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(DELAY, self._give_back, loop)
 
-    def _give_back(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _give_back(self, loop: asyncio.AbstractEventLoop, once_more: bool = True) -> None:
         self._bytes, self._timer = 0, None
         loop.run_in_executor(None, give_back)  # outside the interpreter's lock
+        if once_more:  # for what was still in use
+            self._timer = loop.call_later(LATER, self._give_back, loop, False)
 
 
 def give_back() -> None:
